@@ -35,8 +35,10 @@ def set_threads(model: str = "") -> None:
     To be called before torch is imported; without a `model` the built-in one is meant.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    weights = sum(file.stat().st_size for file in Path(model).glob("*.safetensors")) if model else 1
-    if 0 < weights < _SMALL:
+    weights = 1  # bytes: the built-in model is small
+    if model:
+        weights = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
+    if 0 < weights < _SMALL:  # 0 where they are not known
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -46,7 +48,8 @@ def named_paths(items: Sequence[str]) -> dict[str, Path]:
     for item in items:
         name, equals, path = item.partition("=")
         if not equals or Path(item).exists():  # runs/lr=1e-4 may be a path
-            name, path = Path(item).name, item
+            name = Path(item).name
+            path = item
         if not name or name in named:
             raise InvalidValueError(f"{item!r}: every run needs a name of its own: name=folder")
         named[name] = Path(path)
@@ -57,9 +60,9 @@ def named_sources(
     items: Sequence[str], mapping: Sequence[str], reading: Reading
 ) -> Mapping[str, ResultsSource]:
     """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
-    places = parse_mapping(mapping)
+    fields = parse_mapping(mapping)
     return {
-        name: reading.results_of(path, places) if places and path.is_file() else path
+        name: reading.results_of(path, fields) if fields and path.is_file() else path
         for name, path in named_paths(items).items()
     }
 

@@ -24,9 +24,9 @@ from maxatk.report.tables import TidyRow, transposed
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-_SAID = "How it is printed; csv (one table) and json (one object) have one number a field."
+_HELP = "How it is printed; csv (one table) and json (one object) have one number a field."
 OutputFormat: TypeAlias = Annotated[
-    Literal["text", "md", "csv", "latex", "json"], tyro.conf.arg(help=_SAID)
+    Literal["text", "md", "csv", "latex", "json"], tyro.conf.arg(help=_HELP)
 ]
 """What every command that prints a table takes as `--format`."""
 
@@ -55,25 +55,30 @@ def emit(
 
     JSON is one object of lists of rows, CSV the first table. `text` follows the tables as text.
     """
-    seen = [found for found in tables.values() if found.table.rows]
+    outputs = list(tables.values())
+    for_people = [output for output in outputs if output.table.rows]
     if output_format == "json":
-        print(as_json({name: found.rows for name, found in tables.items()}), end="")
+        print(as_json({name: output.rows for name, output in tables.items()}), end="")
     elif output_format == "csv":
-        print(as_csv(next(iter(tables.values())).rows), end="")
+        print(as_csv(outputs[0].rows), end="")
     elif output_format == "text":
-        for found in seen:
-            _print_table(found.table, found.title)
+        for output in for_people:
+            _print_table(output.table, output.title)
         if text:
             print(printable(text))
     else:
-        whole = seen or [shown(found.rows) for found in tables.values()]
-        print("\n".join(format_table(found.table, output_format) for found in whole), end="")
+        # A command that tells people in words alone has no table of them: its rows are one.
+        listed = for_people or [shown(output.rows) for output in outputs]
+        print("\n".join(format_table(output.table, output_format) for output in listed), end="")
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
     """Return one thing that a command knows, such as a plan, for people: a line a fact."""
     width = max(map(len, facts), default=0)
-    lines = (f"{name.replace('_', ' '):<{width}}  {_value(value)}" for name, value in facts.items())
+    lines = []
+    for name, value in facts.items():
+        label = name.replace("_", " ")
+        lines.append(f"{label:<{width}}  {_value(value)}")
     return "\n".join(lines)
 
 
@@ -94,11 +99,13 @@ def emit_plan(plan: Mapping[str, int], output_format: OutputFormat) -> None:
 def shown(rows: Sequence[TidyRow], *fields: str, title: str = "") -> Output:
     """Return rows that people see too, if there are any, with these fields or with all of them."""
     names = fields or tuple(rows[0] if rows else ())
+    header = tuple(name.replace("_", " ") for name in names)
     cells = tuple(tuple(Cell(_value(row[name])) for name in names) for row in rows)
-    return Output(rows, Table(tuple(name.replace("_", " ") for name in names), cells), title)
+    return Output(rows, Table(header, cells), title)
 
 
 def _value(value: Any) -> str:
+    """Return a value as people read it."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -119,25 +126,46 @@ def results_output(
     field of `meta`. Without the `ks` to show the text has those of the report, the rows all.
     """
     loaded = {name: load_results(source, ks=ks) for name, source in results.items()}
-    metrics, groups, samples, outcomes = [], [], [], []
-    parts: dict[str, Results] = {}
-    for name, result in loaded.items():
-        counts, about = result.counts, {"model": name}
-        metrics += [*metric_rows(result, ks, about)]
-        for value, part in results_by(result, by).items() if by is not None else ():
-            groups += [*metric_rows(part, ks, {**about, "field": by, "value": value})]
-            heading = f"{value} ({len(part.ids)})"
-            parts[f"{name} {heading}" if len(loaded) > 1 else heading] = part
-        kept = {"problems": counts.problems, "samples": counts.samples, **counts.row}
-        reasons = "; ".join(counts.reasons)
-        samples.append({**about, **kept, "cut_off": result.cut_off, "reasons": reasons})
-        outcomes += [{**about, "outcome": o, "samples": n} for o, n in counts.outcomes.items()]
+    metrics = [
+        row for name, result in loaded.items() for row in metric_rows(result, ks, {"model": name})
+    ]
     overview = overview_table(loaded, ks=ks)
     tables = {"metrics": Output(metrics, overview, "95% intervals over problems")}
     if by is not None:
-        table = groups_table(parts, heading=f"{by} (problems)", ks=ks or KS)
-        tables["by"] = Output(groups, table)
-    return {**tables, "samples": Output(samples), "outcomes": Output(outcomes)}
+        tables["by"] = _by_field(loaded, by, ks)
+    tables["samples"] = Output([_sample_row(name, result) for name, result in loaded.items()])
+    tables["outcomes"] = Output(
+        [
+            {"model": name, "outcome": outcome, "samples": samples}
+            for name, result in loaded.items()
+            for outcome, samples in result.counts.outcomes.items()
+        ]
+    )
+    return tables
+
+
+def _by_field(loaded: Mapping[str, Results], by: str, ks: Sequence[int]) -> Output:
+    """Return the metrics of the problems with each value of a field of `meta`."""
+    rows: list[TidyRow] = []
+    parts: dict[str, Results] = {}
+    for name, result in loaded.items():
+        for value, part in results_by(result, by).items():
+            rows += metric_rows(part, ks, {"model": name, "field": by, "value": value})
+            heading = f"{value} ({len(part.ids)})"
+            parts[f"{name} {heading}" if len(loaded) > 1 else heading] = part
+    return Output(rows, groups_table(parts, heading=f"{by} (problems)", ks=ks or KS))
+
+
+def _sample_row(name: str, result: Results) -> TidyRow:
+    """Return how many samples a run has, and what became of those without a reward."""
+    return {
+        "model": name,
+        "problems": result.counts.problems,
+        "samples": result.counts.samples,
+        **result.counts.row,
+        "cut_off": result.cut_off,
+        "reasons": "; ".join(result.counts.reasons),
+    }
 
 
 def metric_rows(
@@ -177,19 +205,23 @@ def print_results(
 
     `with_outcomes` shows people how many samples had each outcome. `text` follows the tables.
     """
-    name, share = Path(recipe.out).name, results.cut_off
+    name = Path(recipe.out).name
+    cut_off = results.cut_off
     tables = results_output({name: results}, ks=recipe.k, by=recipe.by)
     if with_outcomes:
         title = "the first outcome of a sample that is not passed"
         tables["outcomes"] = Output(tables["outcomes"].rows, outcomes_table(results), title)
-    said = [results.counts.lacking]
-    if share is not None:
-        said.append(f"{share:.1%} of the samples cut off by max_new_tokens")
-    lines = [*(f"{name}: {found}" for found in said if found), *filter(None, [text])]
+    lines = []
+    if results.counts.lacking:
+        lines.append(f"{name}: {results.counts.lacking}")
+    if cut_off is not None:
+        lines.append(f"{name}: {cut_off:.1%} of the samples cut off by max_new_tokens")
+    if text:
+        lines.append(text)
     emit(tables, output_format, text="\n".join(lines))
-    if share is not None and share > MOST_CUT_OFF:
+    if cut_off is not None and cut_off > MOST_CUT_OFF:
         say_aside(
-            f"warning: {name}: {share:.0%} of the samples were cut off before their end, so that "
+            f"warning: {name}: {cut_off:.0%} of the samples were cut off before their end, so that "
             "the metrics say more about sampling.max_new_tokens than about the model"
         )
 
@@ -212,30 +244,36 @@ def _print_table(table: Table, title: str) -> None:
     # On a narrow terminal rows become columns where those are fewer, and texts are folded.
     from rich.console import Console
 
-    styled = sys.stdout.isatty()
-    if not styled and {cell.mark for row in table.rows for cell in row} & _FOOTNOTES.keys():
-        title += "\n¹ best, ² second best"  # a line of its own: a caption is as wide as its table
-    console, endless = Console(), Console(width=_UNBROKEN)
-    shown = _shown(table, title, styled=styled)
-    fewer = 0 < len(table.rows) < len(table.header) - 1
-    if styled and fewer and endless.measure(shown).maximum > console.width:
-        shown = _shown(transposed(table), title, styled=styled)
-    (console if styled else endless).print(shown)
+    if not sys.stdout.isatty():
+        marks = {cell.mark for row in table.rows for cell in row}
+        if marks & _FOOTNOTES.keys():
+            title += "\n¹ best, ² second best"  # a line of its own: captions are wide as tables
+        Console(width=_UNBROKEN).print(_rich_table(table, title, styled=False))
+        return
+    console = Console()
+    rich_table = _rich_table(table, title, styled=True)
+    width = Console(width=_UNBROKEN).measure(rich_table).maximum
+    has_fewer_rows = 0 < len(table.rows) < len(table.header) - 1
+    if has_fewer_rows and width > console.width:
+        rich_table = _rich_table(transposed(table), title, styled=True)
+    console.print(rich_table)
 
 
-def _shown(table: Table, title: str, *, styled: bool) -> RichTable:
+def _rich_table(table: Table, title: str, *, styled: bool) -> RichTable:
+    """Return a table for rich: marks of cells are colours, or footnotes where there are none."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
     def text(cell: Cell) -> Text:
-        style, mark = (_STYLES[cell.mark], "") if styled else ("", _FOOTNOTES.get(cell.mark, ""))
+        style = _STYLES[cell.mark] if styled else ""
+        footnote = "" if styled else _FOOTNOTES.get(cell.mark, "")
         small = f"\n{cell.small}" if cell.small else ""
-        return Text.assemble((printable(cell.text + mark), style), (printable(small), "dim"))
+        return Text.assemble((printable(cell.text + footnote), style), (printable(small), "dim"))
 
     caption = Text(printable(title), "table.caption") if title else None
-    shown = RichTable(caption=caption, caption_justify="left")
+    rich_table = RichTable(caption=caption, caption_justify="left")
     for name in table.header:
-        shown.add_column(Text(printable(name)), overflow="fold")
+        rich_table.add_column(Text(printable(name)), overflow="fold")
     for row in table.rows:
-        shown.add_row(*map(text, row))
-    return shown
+        rich_table.add_row(*map(text, row))
+    return rich_table

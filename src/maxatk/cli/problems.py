@@ -26,7 +26,8 @@ from maxatk.settings import apply_overrides, read_recipe
 from maxatk.verifier import VerifierSettings
 from maxatk.verl.dataset import write_parquet
 
-_TESTS, _LONGEST = 3, 1000  # tests of a problem, and characters of a text of one, that are shown
+_TESTS = 3  # of a problem that are shown
+_LONGEST = 1000  # characters of a text of a test that are shown
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
 
 
@@ -35,12 +36,15 @@ def list_benchmarks(format: OutputFormat = "text") -> None:
     rows = [
         {
             "benchmark": name,
-            **{key: getattr(found, key) for key in ("hub", "config", "licence", "size")},
-            "splits": list(found.splits),
-            "default_split": found.default_split,
-            "options": [field.name for field in dataclasses.fields(found.options)],
+            "hub": benchmark.hub,
+            "config": benchmark.config,
+            "licence": benchmark.licence,
+            "size": benchmark.size,
+            "splits": list(benchmark.splits),
+            "default_split": benchmark.default_split,
+            "options": [field.name for field in dataclasses.fields(benchmark.options)],
         }
-        for name, found in BENCHMARKS.items()
+        for name, benchmark in BENCHMARKS.items()
     ]
     emit({"benchmarks": shown(rows)}, format)
 
@@ -64,9 +68,9 @@ def show(
         file: A local file or folder of the benchmark's schema, instead of the hub.
     """
     options = apply_overrides({}, overrides)
-    found = find_problem(name, problem_id, split=split, file=file, options=options or None)
-    row = {**found.problem.to_json(), "solution": found.solution}
-    emit({"problem": Output([row])}, format, text=_problem_text(found))
+    solved = find_problem(name, problem_id, split=split, file=file, options=options or None)
+    row = {**solved.problem.to_json(), "solution": solved.solution}
+    emit({"problem": Output([row])}, format, text=_problem_text(solved))
 
 
 def prepare_files(
@@ -167,12 +171,16 @@ def check(
         text = f"{drop}: {len(kept)} problems"
     if progress == "json":
         return
-    last = [
+    # People see the last line of an error, which names it.
+    short = [
         {**row, "stderr": row["stderr"].rpartition("\n")[2]} if "stderr" in row else row
         for row in rows
     ]
-    checked = shown([{"problems": str(problems), **counts}])
-    emit({"checked": checked, name: Output(rows, shown(last).table)}, format, text=text)
+    tables = {
+        "checked": shown([{"problems": str(problems), **counts}]),
+        name: Output(rows, shown(short).table),
+    }
+    emit(tables, format, text=text)
 
 
 def export(
@@ -244,6 +252,7 @@ command = one_of(
 def _sets(
     recipe: str, overrides: Sequence[str], file: Path | None, only: str | None
 ) -> dict[str, PrepareSettings]:
+    """Return the sets of a recipe, or the one of a benchmark, and of them `only` one if given."""
     if Path(recipe).suffix in (".yaml", ".yml"):
         if file is not None:
             raise InvalidValueError("--file: for a recipe write sets.NAME.file=... instead")
@@ -257,7 +266,7 @@ def _sets(
         raise unknown_name("problems", recipe, [*BENCHMARKS, "a recipe ending in .yaml"])
     if only is not None and only not in sets:
         raise unknown_name("--only", only, sets)
-    return {name: found for name, found in sets.items() if only in (None, name)}
+    return {name: settings for name, settings in sets.items() if only in (None, name)}
 
 
 def _targets(sets: Mapping[str, PrepareSettings], out: Path) -> dict[str, Path]:
@@ -286,29 +295,35 @@ def _token_counter(settings: PrepareSettings) -> Callable[[str], int] | None:
 
 
 def _problem_text(solved: SolvedProblem) -> str:
+    """Return a problem for people: a section for each of its texts."""
     row = solved.problem.to_json()
     tests = row.get("tests", [])
-    named = ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "answer")
-    facts = {"tests": len(tests), **{name: row[name] for name in named if name in row}}
+    facts = {"tests": len(tests)}
+    for name in ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "answer"):
+        if name in row:
+            facts[name] = row[name]
     about = "; ".join(f"{name}: {value}" for name, value in facts.items())
     sections = {row["id"]: about, "prompt": row["prompt"]}
     for number, test in enumerate(tests[:_TESTS]):
         for name, text in test.items():
-            cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST else ""
-            sections[f"test {number}, {name}"] = text[:_LONGEST] + cut
+            left_out = f"... ({len(text):,} characters)" if len(text) > _LONGEST else ""
+            sections[f"test {number}, {name}"] = text[:_LONGEST] + left_out
     sections["reference solution"] = solved.solution or "none in the data set"
     return "\n\n".join(f"--- {title}\n{text.rstrip()}" for title, text in sections.items())
 
 
 def _prepared(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Output]:
-    kept = ("rows", "kept", "solutions", "tests", "with_duplicates", "duplicates")
-    sets, left_out, files = [], [], []
-    for name, found in manifests.items():
-        counts = found["counts"]
-        sets.append({"set": name, **{key: counts[key] for key in kept}})
+    """Return what became of the rows of each set, and the files that were written."""
+    counted = ("rows", "kept", "solutions", "tests", "with_duplicates", "duplicates")
+    sets = []
+    left_out = []
+    files = []
+    for name, manifest in manifests.items():
+        counts = manifest["counts"]
+        sets.append({"set": name, **{key: counts[key] for key in counted}})
         for reason, rows in counts["left_out"].items():
             left_out.append({"set": name, "reason": reason, "rows": rows})
-        for file, facts in found["files"].items():
+        for file, facts in manifest["files"].items():
             files.append({"set": name, "file": file, **facts})
     return {
         "sets": shown(sets),

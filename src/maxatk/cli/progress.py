@@ -17,8 +17,8 @@ from maxatk.cli.output import say_aside
 from maxatk.errors import printable
 from maxatk.studies.stages import end_with_parent
 
-_SAID = "A bar on the terminal, JSON lines on standard output, or nothing."
-ProgressMode: TypeAlias = Annotated[Literal["auto", "json", "none"], tyro.conf.arg(help=_SAID)]
+_HELP = "A bar on the terminal, JSON lines on standard output, or nothing."
+ProgressMode: TypeAlias = Annotated[Literal["auto", "json", "none"], tyro.conf.arg(help=_HELP)]
 """What every command that takes long has as `--progress`."""
 
 _LINE_EVERY_S = 10.0  # without a terminal a bar would be noise; a line now and then is not
@@ -27,12 +27,12 @@ _JSON_EVERY_S = 0.1
 
 @dataclasses.dataclass
 class _Part:
-    """Units done of one part; `found` of them were done at the first report, by an earlier run."""
+    """Units of one part of a command."""
 
     text: str
     done: int = 0
     total: int = 0
-    found: int | None = None
+    found: int | None = None  # done at the first report: by an earlier run
 
 
 class Progress:
@@ -40,15 +40,18 @@ class Progress:
 
     def __init__(self, parts: Mapping[str, str]) -> None:
         self.parts = {name: _Part(text) for name, text in parts.items()}
-        self.show: Callable[[str], None] = lambda _: None  # at most every so many seconds
+        self.show: Callable[[str], None] = lambda _: None
         self.hide: Callable[[str], None] = lambda _: None
-        self.every_s, self._shown_at = 0.0, 0.0
+        self.every_s = 0.0  # at least so many seconds between two calls of `show`
+        self._shown_at = 0.0
 
     def __call__(self, done: int, total: int, part: str = "") -> None:
         """Show that `done` of `total` units of a part are done."""
-        found = self.parts.setdefault(part, _Part(f"of {part}"))
-        found.done, found.total = done, total
-        found.found = done if found.found is None else found.found
+        reported = self.parts.setdefault(part, _Part(f"of {part}"))
+        reported.done = done
+        reported.total = total
+        if reported.found is None:
+            reported.found = done
         now = time.monotonic()
         if done >= total or now - self._shown_at >= self.every_s:
             self._shown_at = now
@@ -58,17 +61,18 @@ class Progress:
         """Show that a stage has finished: it is one unit of the whole, which is the part ""."""
         self.parts.pop(name, None)
         self.hide(name)
-        whole = self.parts[""]
-        self(whole.done + 1, whole.total)
+        stages = self.parts[""]
+        self(stages.done + 1, stages.total)
 
     def line(self) -> str:
         """Return what is done of every part, as `48 of 96 samples drawn, 40 of 96 verified`."""
-        parts = list(self.parts.values())  # stages begin in threads of their own
-        return ", ".join(f"{p.done:,} of {p.total:,} {p.text}".rstrip() for p in parts)
+        parts = list(self.parts.values())  # a copy: stages begin in threads of their own
+        lines = (f"{part.done:,} of {part.total:,} {part.text}" for part in parts)
+        return ", ".join(line.rstrip() for line in lines)
 
     def print_json(self, part: str) -> None:
         """Print the mean done over the parts, and the total, as a line of JSON."""
-        done = sum(found.done for found in self.parts.values()) // len(self.parts)
+        done = sum(reported.done for reported in self.parts.values()) // len(self.parts)
         print(json.dumps({"done": done, "total": self.parts[part].total}), flush=True)
 
 
@@ -87,7 +91,8 @@ def progress_of(
     report = Progress(parts)
     if mode == "json":
         end_with_parent()
-        report.show, report.every_s = report.print_json, _JSON_EVERY_S
+        report.show = report.print_json
+        report.every_s = _JSON_EVERY_S
     elif mode == "auto" and sys.stderr.isatty():
         with _bars(report, name):
             yield report
@@ -108,17 +113,18 @@ def _bars(report: Progress, name: str) -> Iterator[None]:
     tasks: dict[str, rich.TaskID] = {}
 
     def show(part: str) -> None:
-        found = report.parts[part]
+        reported = report.parts[part]
         if part not in tasks:
-            text = ": ".join(filter(None, (name, found.text)))
-            tasks[part] = bars.add_task(escape(printable(text)), total=None)
-        bars.update(tasks[part], completed=found.done, total=found.total)
+            label = f"{name}: {reported.text}" if reported.text else name
+            tasks[part] = bars.add_task(escape(printable(label)), total=None)
+        bars.update(tasks[part], completed=reported.done, total=reported.total)
 
     def hide(part: str) -> None:
         if part in tasks:
             bars.remove_task(tasks.pop(part))
 
-    report.show, report.hide = show, hide
+    report.show = show
+    report.hide = hide
     with rich.Progress(
         rich.TextColumn("{task.description}"),
         rich.BarColumn(),

@@ -61,16 +61,17 @@ def command(
     chosen = from_mapping(TrainRecipe, settings, where="recipe")
     if show_config:
         config = check_settings(chosen)
-        whole = {name: getattr(config, name) for name in MaxAtKConfig.__annotations__}
-        shown = {**dataclasses.asdict(chosen), "trainer": {**whole, **chosen.trainer}}
-        print(yaml.safe_dump(shown, sort_keys=False), end="")
+        defaults = {name: getattr(config, name) for name in MaxAtKConfig.__annotations__}
+        full = {**dataclasses.asdict(chosen), "trainer": {**defaults, **chosen.trainer}}
+        print(yaml.safe_dump(full, sort_keys=False), end="")
         return
     main_process = os.environ.get("RANK", "0") == "0"  # set by accelerate launch
     if dry_run:
-        found = preview(chosen)
+        previewed = preview(chosen)
         if main_process:
-            facts = {n: v for n, v in dataclasses.asdict(found).items() if n != "recipe"}
-            output.emit_facts(facts, format, text=_as_text(found))
+            facts = dataclasses.asdict(previewed)
+            del facts["recipe"]
+            output.emit_facts(facts, format, text=_as_text(previewed))
         return
     with progress_of("train", progress) as report:
         write_line = None if progress == "none" else say_aside
@@ -98,29 +99,40 @@ def _print_outcome(out: Path, output_format: OutputFormat) -> None:
     from maxatk.training.summary import first_and_last, lacking
 
     history = read_training(out)["log_history"]
+    symptoms = [finding.symptom.name for finding in findings(history)]
+    if symptoms:
+        names = ", ".join(symptoms)
+        say_aside(f"warning: {names}; maxatk diagnose {out} has evidence and remedies")
     moved = first_and_last(history)
-    if wrong := [found.symptom.name for found in findings(history)]:
-        say_aside(f"warning: {', '.join(wrong)}; maxatk diagnose {out} has evidence and remedies")
-    rows = [{"metric": n, "first": first, "last": last} for n, (first, last) in moved.items()]
+    rows = [{"metric": name, "first": first, "last": last} for name, (first, last) in moved.items()]
     text = f"trained model: {out}"
     if moved:
-        shown = ", ".join(f"{n} {first:.3f} to {last:.3f}" for n, (first, last) in moved.items())
-        text += f"\n{shown} (first and last tenth of the training log, on different prompts)"
-    if said := lacking(history):
-        text += f"\nof the completions: {', '.join(said)}"
+        moves = ", ".join(
+            f"{name} {first:.3f} to {last:.3f}" for name, (first, last) in moved.items()
+        )
+        text += f"\n{moves} (first and last tenth of the training log, on different prompts)"
+    lacks = lacking(history)
+    if lacks:
+        text += f"\nof the completions: {', '.join(lacks)}"
     tables = {"training": Output(rows), "files": Output([{"model": str(out)}])}
     output.emit(tables, output_format, text=text)
 
 
-def _as_text(found: Preview) -> str:
-    about = {name: getattr(found.recipe, name) for name in ("model", "problems", "out", "reward")}
-    tried = {f"{name} of three completions": values for name, values in found.rewards.items()}
-    unchecked = {"not checked": found.unchecked} if found.unchecked else {}
+def _as_text(previewed: Preview) -> str:
+    """Return for people what a training would do."""
+    recipe = previewed.recipe
+    run = {name: getattr(recipe, name) for name in ("model", "problems", "out", "reward")}
+    for name, values in previewed.rewards.items():
+        run[f"{name} of three completions"] = values
+    run["longest prompt (tokens)"] = previewed.prompt_tokens
+    if previewed.unchecked:
+        run["not checked"] = previewed.unchecked
     sections = {
-        "run": {**about, **tried, "longest prompt (tokens)": found.prompt_tokens, **unchecked},
-        "batch": found.plan,
-        "trainer settings that were given (--show-config has all)": found.given,
+        "run": run,
+        "batch": previewed.plan,
+        "trainer settings that were given (--show-config has all)": previewed.given,
     }
-    texts = {title: textwrap.indent(facts_text(facts), "  ") for title, facts in sections.items()}
-    shown = [f"{title}\n{text}" for title, text in texts.items()]
-    return "\n\n".join([*shown, "the settings are fine; nothing was loaded or written"])
+    texts = []
+    for title, facts in sections.items():
+        texts.append(f"{title}\n{textwrap.indent(facts_text(facts), '  ')}")
+    return "\n\n".join([*texts, "the settings are fine; nothing was loaded or written"])
