@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from maxatk.statistics.intervals import FloatArray
 
+VISIBLE_TESTS = "visible_tests"  # the column of stored scores with the share of them that passed
+
 
 def retried_max_at_k(rewards: FloatArray, visible: FloatArray, ks: Sequence[int]) -> FloatArray:
     """Return the expected best reward of k tries, each with one blind retry, without bias: (P, K).

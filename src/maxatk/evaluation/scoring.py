@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from maxatk.evaluation.blind_retry import VISIBLE_TESTS
 from maxatk.evaluation.failures import FailedTest, failure_of
 from maxatk.evaluation.folder import problems_digest
 from maxatk.evaluation.store import Key, key_of
@@ -21,7 +22,6 @@ from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier, problem_job, quick_turns
 
 BATCH = 256
-VISIBLE_TESTS = "visible_tests"  # the column that has the share of them that passed
 BY_TESTS = "continuous"  # the reward that is the share of the tests that passed
 
 

@@ -13,9 +13,8 @@ import numpy.typing as npt
 from maxatk.check import is_finite, require
 from maxatk.errors import DataError, unknown_name
 from maxatk.evaluation import results
-from maxatk.evaluation.blind_retry import retried_max_at_k
+from maxatk.evaluation.blind_retry import VISIBLE_TESTS, retried_max_at_k
 from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
-from maxatk.evaluation.scoring import VISIBLE_TESTS
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
 from maxatk.statistics import intervals
