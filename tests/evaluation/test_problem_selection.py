@@ -1,8 +1,9 @@
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.problem_selection import select_problems, selection_note
+from maxatk.evaluation.problem_selection import select_problems
 from maxatk.evaluation.results import read_results
+from maxatk.evaluation.selection_note import selection_note
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier

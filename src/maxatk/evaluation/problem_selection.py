@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import problems_digest
 from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.results import Results
+from maxatk.evaluation.selection_note import SELECTED_BY
 from maxatk.problems.load import load_problems
 from maxatk.records import Problem
-
-SELECTED_BY = "selected_by"
-"""The field of a problem's `meta` that says by which model and how the problem was chosen."""
 
 
 def select_problems(
@@ -51,20 +47,6 @@ def select_problems(
         if value is not None and above < value < below:
             chosen.append(_with_selection(problem, rule))
     return chosen
-
-
-def selection_note(meta: Iterable[Mapping[str, Any]] | None) -> str | None:
-    """Return what to say beside numbers over such problems, None where no model chose any.
-
-    `meta` is that of the problems, as `Results.per_problem` and `Problem` have it.
-    """
-    rules = {str(fields[SELECTED_BY]): None for fields in meta or () if SELECTED_BY in fields}
-    if not rules:
-        return None
-    return (
-        f"problems chosen by a model's own rewards ({'; '.join(rules)}): they favour that model at "
-        "large k, and say nothing of problems in general"
-    )
 
 
 def _drawn_by(results: Results, run: str | Path) -> str:

@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from maxatk.evaluation.problem_selection import selection_note
 from maxatk.evaluation.results import MOST_CUT_OFF
+from maxatk.evaluation.selection_note import selection_note
 from maxatk.report import tables
 from maxatk.report.comparison import Comparison
 from maxatk.report.recorded_settings import setting_differences

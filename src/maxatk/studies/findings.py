@@ -13,8 +13,8 @@ import numpy as np
 
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.problem_selection import selection_note
 from maxatk.evaluation.results import METRICS, Results
+from maxatk.evaluation.selection_note import selection_note
 from maxatk.folders import known, read_training
 from maxatk.report.comparison import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
 from maxatk.report.model_comparison import DEFAULT_KS
