@@ -19,6 +19,7 @@ from maxatk.objectives import (
     max_at_k,
     order_at_k,
     pass_at_k,
+    rollout_weights,
     weighting,
 )
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
@@ -58,6 +59,7 @@ __all__ = [
     "order_at_k",
     "pass_at_k",
     "plot",
+    "rollout_weights",
     "solve",
     "weighting",
 ]

@@ -13,6 +13,7 @@ from maxatk.objectives.metrics import (
     pass_at_k,
 )
 from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.rollouts import rollout_weights
 from maxatk.objectives.setting import method_of
 
 __all__ = [
@@ -33,5 +34,6 @@ __all__ = [
     "method_of",
     "order_at_k",
     "pass_at_k",
+    "rollout_weights",
     "weighting",
 ]

@@ -11,8 +11,9 @@ from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
-from maxatk.objectives.layout import Layout, layout_of
+from maxatk.objectives.layout import Layout
 from maxatk.objectives.methods import Method, as_method, check_group_size
+from maxatk.objectives.rollouts import RolloutLayout, RolloutReward, sample_layout
 from maxatk.objectives.scales import divisors_of
 from maxatk.objectives.subsets import shares_of_draws
 from maxatk.objectives.symmetric import all_means
@@ -32,6 +33,8 @@ def advantages(
     selection: npt.ArrayLike | None = None,
     answers: Any = None,
     groups: Any = None,
+    rollouts: Any = None,
+    rollout_reward: RolloutReward | None = None,
     form: Form = "ppo",
     clamp: float | None = 0.5,
 ) -> FloatArray:
@@ -49,6 +52,11 @@ def advantages(
             reward in place of the largest reward, ties at random.
         answers: Hashable answers in the shape of the rewards, for a credit that looks at them.
         groups: The group of each of the flat rewards, hashable, in any order.
+        rollouts: The rollout of each row in the shape of the rewards, hashable and unique within
+            its group, where a rollout has several rows. n counts rollouts, every row gets its
+            rollout's advantage, and the log ratio of a rollout is the sum over its rows.
+        rollout_reward: Which reward, score and answer a rollout has where its rows differ: those of
+            the "last" row, or the "sum" of the rewards; None refuses rows that differ.
         form: "ppo" leaves out the sample's own ratio, by which a surrogate multiplies;
             "reinforce" has it, for a loss -A_i log pi(y_i).
         clamp: Bound on |rho - 1|; None leaves the ratios as they are.
@@ -62,7 +70,7 @@ def advantages(
     method has no use for, or lacks.
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
-    layout, rows = layout_of(rewards, groups)
+    layout, rows = sample_layout(rewards, groups, rollouts, rollout_reward)
     method = as_method(method)
     size = as_k(k)
     _check(layout, method, selection, answers, form)
@@ -87,7 +95,9 @@ def advantages(
     return restored
 
 
-def _check(layout: Layout, method: Method, selection: Any, answers: Any, form: object) -> None:
+def _check(
+    layout: Layout | RolloutLayout, method: Method, selection: Any, answers: Any, form: object
+) -> None:
     """Raise InvalidValueError for a wrong shape or form, or a column that lacks or has no use."""
     if layout.places is None and (len(layout.shape) != 2 or layout.width == 0):
         wanted = "must have shape (prompts, samples), at least one sample"

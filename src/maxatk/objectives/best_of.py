@@ -7,9 +7,10 @@ import inspect
 import itertools
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.check import is_finite, is_number, require
 from maxatk.errors import InvalidValueError
@@ -17,6 +18,7 @@ from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import FloatArray, as_k
 from maxatk.objectives.methods import Method, as_method, check_group_size
 from maxatk.objectives.metrics import max_at_k
+from maxatk.objectives.rollouts import RolloutReward
 
 Values: TypeAlias = "list[float | None]"
 Reward: TypeAlias = Callable[..., "Values | Awaitable[Values]"]
@@ -38,6 +40,8 @@ def best_of(
     method: str | Method = "bon_centred",
     weights: Sequence[float] | None = None,
     groups: str | None = None,
+    rollouts: str | None = None,
+    rollout_reward: RolloutReward | None = None,
 ) -> Reward:
     """Return a reward function that makes GRPO train for max@k of `reward` instead of its mean.
 
@@ -52,6 +56,10 @@ def best_of(
         method: One whose advantages sum to 0 in every group, as with the baseline "remove_one".
         weights: One finite number for each of several rewards; 1 each if not given.
         groups: The column whose runs of equal values are whole groups; the prompts if not given.
+        rollouts: The column with the rollout of each row, where a rollout has several rows. Then n
+            counts rollouts, and every row gets the value of its rollout. The trainer has to take
+            the values as they are, since their mean over the rows of a group is not 0.
+        rollout_reward: As for `advantages`, where the rows of a rollout have different rewards.
 
     Raises InvalidValueError for arguments that are not allowed; the function for groups that are
     split, of different sizes or of k samples or fewer, for values other than one finite number or
@@ -66,7 +74,18 @@ def best_of(
     one_each = len(shares) == len(functions) and all(map(is_finite, shares))
     require(one_each, "best_of: weights", f"{len(functions)} finite numbers, one a reward", weights)
     names = [str(getattr(f, "__name__", type(f).__name__)) for f in functions]
-    rewards = _Rewards(names, shares, _centred(as_method(method), as_k(k)), k, groups)
+    known = rollout_reward is None or rollout_reward in get_args(RolloutReward)
+    allowed = f"None or one of {get_args(RolloutReward)}"
+    require(known, "best_of: rollout_reward", allowed, rollout_reward)
+    rewards = _Rewards(
+        names=names,
+        shares=shares,
+        method=_centred(as_method(method), as_k(k)),
+        k=k,
+        groups=groups,
+        rollouts=rollouts,
+        rollout_reward=rollout_reward,
+    )
 
     def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
         returned = [f(prompts=prompts, completions=completions, **columns) for f in functions]
@@ -96,25 +115,93 @@ class _Rewards:
     method: Method
     k: int
     groups: str | None
+    rollouts: str | None
+    rollout_reward: RolloutReward | None
 
     def for_grpo(self, returned: Any, prompts: Any, completions: Any, columns: Any) -> Values:
         """Return n A_i of each completion, None for one without a reward."""
-        ids = prompts if self.groups is None else columns.get(self.groups)
-        if ids is None:
-            raise InvalidValueError(
-                f"best_of: groups: no column {self.groups!r}; there are {', '.join(columns)}"
-            )
-        size = _size_of_groups(ids, len(completions), _samples_shown(columns))
-        check_group_size(self.method, self.k, size)
+        ids = prompts if self.groups is None else _column("groups", self.groups, columns)
         by_function = [
             _numbers(name, values, len(completions))
             for name, values in zip(self.names, returned, strict=True)
         ]
-        rewards = _weighted_sum(by_function, self.shares).reshape(-1, size)
-        centred = size * advantages(rewards, self.method, self.k)
-        _log(columns, rewards, centred, self.k)
-        centred[np.isnan(rewards)] = np.nan
-        return [None if math.isnan(value) else value for value in centred.ravel().tolist()]
+        rewards = _weighted_sum(by_function, self.shares)
+        if self.rollouts is None:
+            values = self._of_samples(rewards, ids, columns)
+        else:
+            values = self._of_rollouts(rewards, ids, columns)
+        values[np.isnan(rewards)] = np.nan
+        return [None if math.isnan(value) else value for value in values.tolist()]
+
+    def _of_samples(self, rewards: FloatArray, ids: Any, columns: Any) -> FloatArray:
+        """Return n A_i (N,) where every row is a sample, and log its groups."""
+        size = _size_of_groups(ids, len(rewards), _samples_shown(columns))
+        check_group_size(self.method, self.k, size)
+        table = rewards.reshape(-1, size)
+        values = size * advantages(table, self.method, self.k)
+        silent = (values == 0).all(axis=1)
+        _log(columns, rewards, max_at_k(table, self.k), silent, k=self.k)
+        return values.ravel()
+
+    def _of_rollouts(self, rewards: FloatArray, ids: Any, columns: Any) -> FloatArray:
+        """Return n A_i (N,) where a rollout may have several rows and n counts rollouts."""
+        _samples_shown(columns)  # for its refusals: rows say nothing of the number of rollouts
+        rollouts = _column("rollouts", self.rollouts, columns)
+        _check_length("groups", ids, len(rewards))
+        _check_length("rollouts", rollouts, len(rewards))
+        group_of_row: list[int] = []
+        rollouts_of_group: list[int] = []
+        pairs = zip(ids, rollouts, strict=True)
+        for group, (_, run) in enumerate(itertools.groupby(pairs, key=_id_of_group)):
+            rows = list(run)
+            group_of_row += [group] * len(rows)
+            rollouts_of_group.append(len({rollout for _, rollout in rows}))
+        size = rollouts_of_group[0]
+        if set(rollouts_of_group) != {size}:
+            raise InvalidValueError(
+                "best_of: must be called with groups of one size, got groups of "
+                f"{rollouts_of_group} rollouts"
+            )
+        check_group_size(self.method, self.k, size)
+        values = size * advantages(
+            rewards,
+            self.method,
+            self.k,
+            groups=group_of_row,
+            rollouts=rollouts,
+            rollout_reward=self.rollout_reward,
+        )
+        best = max_at_k(
+            rewards,
+            self.k,
+            groups=group_of_row,
+            rollouts=rollouts,
+            rollout_reward=self.rollout_reward,
+        )
+        has_signal = np.zeros(len(rollouts_of_group), dtype=bool)
+        np.logical_or.at(has_signal, group_of_row, values != 0)
+        _log(columns, rewards, best, ~has_signal, k=self.k)
+        return values
+
+
+def _id_of_group(row: tuple[Any, Any]) -> Any:
+    """Return the first of a row's two ids, that of its group and that of its rollout."""
+    return row[0]
+
+
+def _column(field: str, name: Any, columns: Any) -> Any:
+    """Return the column that an argument names; raise InvalidValueError where it is not there."""
+    if name not in columns:
+        raise InvalidValueError(
+            f"best_of: {field}: no column {name!r}; there are {', '.join(columns)}"
+        )
+    return columns[name]
+
+
+def _check_length(field: str, ids: Any, expected: int) -> None:
+    """Raise InvalidValueError where there is not one id for each completion."""
+    if len(ids) != expected:
+        raise InvalidValueError(f"best_of: {field}: {len(ids)} ids for {expected} completions")
 
 
 def _weighted_sum(by_function: list[FloatArray], shares: list[float]) -> FloatArray:
@@ -124,19 +211,17 @@ def _weighted_sum(by_function: list[FloatArray], shares: list[float]) -> FloatAr
     return rewards
 
 
-def _log(columns: Any, rewards: FloatArray, centred: FloatArray, k: int) -> None:
+def _log(
+    columns: Any, rewards: FloatArray, best: FloatArray, silent: npt.NDArray[np.bool_], *, k: int
+) -> None:
     """Hand the reward, max@k and the share of silent groups to the log that TRL's columns offer."""
     log_extra = columns.get("log_extra")
     if log_extra is not None:
-        log_extra("reward before best_of", rewards.ravel().tolist())
+        log_extra("reward before best_of", rewards.tolist())
     log_metric = columns.get("log_metric")
     if log_metric is None:
         return
-    metrics = {
-        "reward": rewards,
-        f"max@{k}": max_at_k(rewards, k),
-        "frac_groups_without_signal": (centred == 0).all(axis=1),
-    }
+    metrics = {"reward": rewards, f"max@{k}": best, "frac_groups_without_signal": silent}
     for name, values in metrics.items():
         finite = values[np.isfinite(values)]
         if finite.size:
@@ -185,8 +270,7 @@ def _size_of_groups(ids: Any, expected: int, samples: int | None) -> int:
 
     The number of samples a prompt, where it is known, tells two equal prompts in a row apart.
     """
-    if len(ids) != expected:
-        raise InvalidValueError(f"best_of: groups: {len(ids)} ids for {expected} completions")
+    _check_length("groups", ids, expected)
     runs = [sum(1 for _ in run) for _, run in itertools.groupby(ids)]
     sizes = set(runs)
     if samples is not None:

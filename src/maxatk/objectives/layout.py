@@ -53,9 +53,13 @@ class Layout:
             return flat if flat.ndim == 2 else flat.reshape(len(self.sizes), self.width)
         return np.where(self.places < 0, np.nan, flat[self.places])
 
-    def codes(self, field: str, values: Any) -> npt.NDArray[np.intp]:
-        """Return a column of hashable values as rows (P, n) of small integers, one a value."""
-        codes = _numbered(field, self._leaves(field, values))
+    def codes(self, field: str, values: Any, *, missing: bool = True) -> npt.NDArray[np.intp]:
+        """Return a column of hashable values as rows (P, n) of small integers, one a value.
+
+        None and NaN are one value, refused unless `missing`. Where padded the integers mean
+        nothing.
+        """
+        codes = _numbered(field, self._leaves(field, values), missing=missing)
         if self.places is None:
             return codes.reshape(len(self.sizes), self.width)
         return codes[self.places]
@@ -81,14 +85,11 @@ class Layout:
         """Warn of groups with fewer samples than are needed, `depth` calls below the caller."""
         if self.places is None and self.width >= needed:  # which takes no time
             return
-        few = np.flatnonzero(self.sizes < needed)
-        if few.size:
-            first = self.ids[few[0]] if self.ids else int(few[0])
-            warnings.warn(
-                f"rewards: {few.size} of {self.sizes.size} groups have fewer than {needed} samples,"
-                f" the first of them {first!r}; {effect}",
-                stacklevel=depth + 1,
-            )
+        warn_of_small(self, self.sizes, f"{needed} samples", needed, effect, depth=depth + 1)
+
+    def name_of_group(self, group: int) -> Any:
+        """Return the id of a group, or its place where groups have no ids."""
+        return self.ids[group] if self.ids else group
 
     def _leaves(self, field: str, values: Any) -> list[Any]:
         """Return the values inside nested lists, whose lengths must be those of the rewards'."""
@@ -110,6 +111,26 @@ class Layout:
                 lists.append(entries)
             leaves = list(itertools.chain.from_iterable(lists))
         return leaves
+
+
+def warn_of_small(
+    layout: Layout,
+    sizes: npt.NDArray[np.intp],
+    wanted: str,
+    needed: int,
+    effect: str,
+    *,
+    depth: int,
+) -> None:
+    """Warn of groups with fewer than are needed, `depth` calls below the caller."""
+    few = np.flatnonzero(sizes < needed)
+    if few.size:
+        first = layout.name_of_group(int(few[0]))
+        warnings.warn(
+            f"rewards: {few.size} of {sizes.size} groups have fewer than {wanted},"
+            f" the first of them {first!r}; {effect}",
+            stacklevel=depth + 1,
+        )
 
 
 def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
@@ -171,7 +192,10 @@ def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"{field}: must be hashable, got {value!r} ({error})") from error
     if absent and not missing:
-        raise InvalidValueError(f"{field}: must name the group of every sample, got {absent[0]!r}")
+        named = field.removesuffix("s")  # the group or the rollout
+        raise InvalidValueError(
+            f"{field}: must name the {named} of every sample, got {absent[0]!r}"
+        )
     numbers = np.array(listed, dtype=np.intp)
     if len(absent) > 1:
         is_absent = np.isin(numbers, [number_of[value] for value in absent])

@@ -15,8 +15,8 @@ from maxatk.errors import InvalidValueError
 from maxatk.objectives.answers import distinct_chances, majority_chances, of_answers
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
-from maxatk.objectives.layout import layout_of
 from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.rollouts import RolloutReward, sample_layout
 from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.subsets import hit_shares, max_weights
 
@@ -29,19 +29,29 @@ def max_at_k(
     *,
     selection: npt.ArrayLike | None = None,
     groups: Any = None,
+    rollouts: Any = None,
+    rollout_reward: RolloutReward | None = None,
 ) -> FloatArray:
     """Return the mean over all k-subsets of the samples of the largest reward in the subset.
 
     `rewards` (..., n), in any unit, give (...,) for one k and (..., len(k)) for several, in that
     unit. A sample that could not be scored, NaN, is dropped; a group with fewer than k others gives
-    NaN. Other forms of rewards, `groups` (one value each, in order of appearance) and `selection`
-    are those of `advantages`. For 0/1 rewards this is pass@k.
+    NaN. Other forms of rewards, `groups` (one value each, in order of appearance), `selection`,
+    `rollouts` and `rollout_reward` are those of `advantages`. For 0/1 rewards this is pass@k.
 
     Raises InvalidValueError for k > n, a k that is not an integer >= 1 and infinite rewards.
     Source: "The Best of N Worlds", appendix C.1.
     """
     largest = partial(_order_statistic, OrderWeights.max)
-    return _statistics(rewards, k, largest, selection=selection, groups=groups)
+    return _statistics(
+        rewards,
+        k,
+        largest,
+        selection=selection,
+        groups=groups,
+        rollouts=rollouts,
+        rollout_reward=rollout_reward,
+    )
 
 
 def order_at_k(
@@ -50,11 +60,21 @@ def order_at_k(
     *,
     selection: npt.ArrayLike | None = None,
     groups: Any = None,
+    rollouts: Any = None,
+    rollout_reward: RolloutReward | None = None,
 ) -> FloatArray:
     """Return sum_j W_j r_(j), W of `OrderWeights.of_group`, (..., n) to (...,); see `max_at_k`."""
     require(isinstance(weights, OrderWeights), "weights", "OrderWeights", weights)
     weighted = partial(_order_statistic, lambda _: weights)
-    return _statistics(rewards, weights.size, weighted, selection=selection, groups=groups)
+    return _statistics(
+        rewards,
+        weights.size,
+        weighted,
+        selection=selection,
+        groups=groups,
+        rollouts=rollouts,
+        rollout_reward=rollout_reward,
+    )
 
 
 def majority_at_k(
@@ -87,7 +107,7 @@ def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any
     `groups` and errors are those of `max_at_k`.
     """
     size = as_k(k)
-    layout, rows = layout_of(rewards, groups)
+    layout, rows = sample_layout(rewards, groups, None, None)
     refuse_k_above(size, layout.width)
     layout.warn_of_fewer(size, "their chances are 0", depth=2)
     chances = np.zeros(rows.shape)
@@ -133,10 +153,12 @@ def _statistics(
     selection: Any = None,
     answers: Any = None,
     groups: Any = None,
+    rollouts: Any = None,
+    rollout_reward: RolloutReward | None = None,
 ) -> FloatArray:
     """Return a statistic of k samples, (...,) or for several k (..., len(k))."""
     sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
-    layout, rows = layout_of(rewards, groups)
+    layout, rows = sample_layout(rewards, groups, rollouts, rollout_reward)
     if layout.places is None and len(layout.shape) == 1 and rows.size > _LONG_GROUP:
         warnings.warn(
             f"rewards: {rows.size:,} in one dimension are taken for the samples of one prompt; "
@@ -167,7 +189,8 @@ def pass_at_k(
 ) -> FloatArray:
     """Return 1 - C(n - c, k) / C(n, k), the share of k-subsets with a correct sample.
 
-    `num_samples` (n), `num_correct` (c) and `k` broadcast together to the shape of the result.
+    `num_samples` (n), `num_correct` (c) and `k` broadcast together to the shape of the result. A
+    rollout of several rows counts once in n and c; `max_at_k` of 0/1 rewards takes its `rollouts`.
 
     Raises InvalidValueError unless every value is an integer, 1 <= k <= n and 0 <= c <= n.
     Source: Chen et al. (2021); "The Best of N Worlds", appendix C.1.
