@@ -44,12 +44,12 @@ $(VERL)/.installed: pyproject.toml constraints-verl.txt
 	touch $@
 
 test-verl: $(VERL)/.installed
-	$(VERL)/bin/pytest tests/engines
+	$(VERL)/bin/pytest tests/verl_plugin
 
 # Trainings that have to learn. verl and TRL need environments of their own.
 nightly: $(VENV)/.installed $(VERL)/.installed
 	$(BIN)/pytest -s -m nightly tests/train
-	MAXATK_TRL_PYTHON=$(abspath $(BIN)/python) $(VERL)/bin/pytest -s -m nightly tests/engines
+	MAXATK_TRL_PYTHON=$(abspath $(BIN)/python) $(VERL)/bin/pytest -s -m nightly tests/verl_plugin
 
 # vLLM's engine on a CPU. Its build asks for packages whose CUDA builds break the import of models.
 VLLM := .venv-vllm

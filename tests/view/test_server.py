@@ -308,7 +308,7 @@ def test_the_ground_follows_the_reader(served, browser):
 
 @pytest.mark.parametrize("width", [390, 820, 1280])
 def test_a_training_by_verl_is_watched_while_it_runs(browser, tmp_path, width):
-    # What verl 0.9.1 has written in tests/engines/test_training.py: 2 steps of 4 groups of 8.
+    # What verl 0.9.1 has written in tests/verl_plugin/test_training.py: 2 steps of 4 groups of 8.
     lines = (Path(__file__).parent / "verl" / GROUPS).read_bytes().splitlines(keepends=True)
     path = tmp_path / GROUPS
     path.write_bytes(b"".join(line for line in lines if json.loads(line)["step"] < 2))

@@ -5,12 +5,12 @@
 #   maxatk problems export runs/mini/test.jsonl --for verl --out runs/mini/test.parquet
 #   recipes/verl/mini.sh
 # Run it from a checkout, in its .venv-verl (make test-verl): verl has no CPU platform of its own,
-# and the one in tests/engines is made for tests. Arguments are overrides that win.
+# and the one in tests/verl_plugin is made for tests. Arguments are overrides that win.
 set -euo pipefail
 
-export PYTHONPATH="$PWD/tests/engines${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$PWD/tests/verl_plugin${PYTHONPATH:+:$PYTHONPATH}"
 export VERL_USE_EXTERNAL_MODULES=verl_on_cpu
-export VERL_PLATFORM=cpu       # the platform of tests/engines/verl_on_cpu
+export VERL_PLATFORM=cpu       # the platform of tests/verl_plugin/verl_on_cpu
 export VERL_ENGINE_DEVICE=cuda # verl registers its FSDP engine under that name; nothing else reads it
 export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
@@ -44,7 +44,7 @@ settings=(
   actor_rollout_ref.actor.clip_ratio_c=1000.0 # verl's dual clip: off
 
   # --- rollouts ---
-  actor_rollout_ref.rollout.name=transformers # of tests/engines/verl_on_cpu
+  actor_rollout_ref.rollout.name=transformers # of tests/verl_plugin/verl_on_cpu
   actor_rollout_ref.rollout.tensor_model_parallel_size=1
   actor_rollout_ref.rollout.n_gpus_per_node=1
   actor_rollout_ref.rollout.calculate_log_probs=True

@@ -13,8 +13,6 @@ pytest.importorskip("verl", reason="runs in its own environment: make test-verl"
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engines.replay import log_probs, replay
-from engines.training import LEARNING_RATE, K, N, train, variables
 from maxatk import advantages
 from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.exchange import read_log
@@ -23,6 +21,8 @@ from maxatk.training.group_log import training_log
 from maxatk.training.symptoms import findings
 from maxatk.view.watched import WatchedTraining, advantages_under
 from processes import patience
+from verl_plugin.replay import log_probs, replay
+from verl_plugin.training import LEARNING_RATE, K, N, train, variables
 
 METHOD = "bon_off_policy_exact"
 pytestmark = pytest.mark.timeout(patience(900))  # a dozen processes import torch before any work

@@ -1,1 +1,0 @@
-"""Engines of other projects that train, evaluate or verify on many machines: verl and Ray."""
