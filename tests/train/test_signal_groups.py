@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from transformers import TrainingArguments
 
 from maxatk.errors import InvalidValueError
+from maxatk.rewards import Reward
+from maxatk.rewards.reward import RewardPart
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.signal_groups import more_prompts, moves
 
@@ -150,6 +152,48 @@ def test_masked_completions_are_no_signal(model_folder, tmp_path):
     assert not kept.all()
     trained = (rows["advantages"] != 0) & kept
     assert trained.reshape(-1, GROUP).any(dim=1).all()
+
+
+def brevity(completions, **_):
+    """Differs between almost any two completions, right or wrong."""
+    return [1 / (1 + len(completion)) for completion in completions]
+
+
+def functions_of_the_trainer():
+    return [silent_for_some, brevity]
+
+
+def parts_of_a_recipe():
+    parts = [
+        RewardPart("function", f"own.py:{function.__name__}", function=function)
+        for function in (silent_for_some, brevity)
+    ]
+    return Reward(parts)
+
+
+@pytest.mark.parametrize("reward", [functions_of_the_trainer, parts_of_a_recipe])
+def test_a_named_part_gives_the_signal_that_other_parts_give_to_any_group(
+    model_folder, tmp_path, reward
+):
+    def silent_prompts(**changes):
+        trainer = make(model_folder, tmp_path, reward(), max_steps=4, **changes)
+        trainer.train()
+        prompts = [
+            text for _, rows, _ in trainer.generations for text in texts(trainer, rows, "prompt")
+        ]
+        return trainer, sum(SILENT in prompt for prompt in prompts)
+
+    _, by_any_part = silent_prompts()
+    assert by_any_part > 0, "brevity gives no group a signal: nothing is tested"
+    trainer, by_name = silent_prompts(groups_with_signal="silent_for_some", max_prompt_draws=20)
+    assert by_name == 0
+    assert any(row.get("prompts/drawn", 0) > 2 for row in trainer.state.log_history)
+
+
+def test_a_part_that_is_not_there_is_refused_by_name(model_folder, tmp_path):
+    for reward in (functions_of_the_trainer(), parts_of_a_recipe()):
+        with pytest.raises(InvalidValueError, match=r"groups_with_signal: .*'silent'.*brevity"):
+            make(model_folder, tmp_path, reward, groups_with_signal="silent")
 
 
 def test_what_a_rollout_function_adds_reaches_the_rewards_of_every_draw(model_folder, tmp_path):

@@ -50,6 +50,32 @@ def test_a_step_logs_what_enumeration_says_of_the_groups():
     assert metrics["frac_without_reward"] == pytest.approx(1 / 12)
 
 
+def test_a_group_is_solved_by_a_sample_that_is_right():
+    rewards = np.array([[0.0, 0.9, NAN, 0.5], [0.2, 1.0, 0.0, 0.0], [1.1, NAN, 0.0, 0.0]])
+    marks = np.array([[0.0, 0.0, NAN, 1.0], [0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    by_reward = learner().step(Groups(rewards, 2), TEXTS).metrics
+    assert by_reward["frac_groups_solved"] == pytest.approx(2 / 3)
+    by_marks = learner().step(Groups(rewards, 2, marks=marks), TEXTS).metrics
+    assert by_marks["frac_groups_solved"] == pytest.approx(2 / 3)
+    assert Groups(rewards, 2, marks=marks).solved().tolist() == [True, False, True]
+
+
+def test_a_signal_is_an_advantage_in_the_loss_and_with_marks_a_difference_in_them():
+    advantages_of_groups = np.array([[0.0, 0.1, 0, 0], [0.3, 0, 0, 0], [0.3, 0.1, 0, 0]])
+    masked = np.array([[False, True, False, False], [False] * 4, [False] * 4])
+    marks = np.array([[0.0, 1, 0, 0], [0, 0, NAN, 0], [1, 0, 0, 0]])
+    rewards = np.zeros((3, 4))
+
+    def signal(**fields):
+        return Groups(rewards, 2, **fields).have_signal(advantages_of_groups).tolist()
+
+    assert signal() == [True, True, True]
+    assert signal(masked=masked) == [False, True, True]
+    assert signal(marks=marks) == [True, False, True]
+    assert signal(marks=marks, masked=masked) == [False, False, True]
+    assert signal(marks=np.full((3, 4), NAN)) == [False] * 3
+
+
 def test_masked_samples_need_no_reward_and_lost_ones_are_none():
     masked = np.isnan(REWARDS)
     assert (

@@ -116,7 +116,10 @@ class Reward:
     def __init__(self, parts: Sequence[RewardPart]) -> None:
         self.parts = tuple(parts)
         self.failures: Counter[str] = Counter()
-        self.failed = 0.0  # share of the completions of the last call, for the log of a training
+        # Of the last call, for the log of a training: the share of completions it failed for, and
+        # the values of the parts, unweighted by name, of every completion.
+        self.failed = 0.0
+        self.values: list[Mapping[str, float]] = []
         # Of every part, by its name, over all calls:
         self._completions: Counter[str] = Counter()
         self._failed_completions: Counter[str] = Counter()
@@ -154,6 +157,7 @@ class Reward:
             ]
         failed = sum(row.error is not None for row in rewarded)
         self.failed = failed / max(1, len(rewarded))
+        self.values = [row.parts for row in rewarded]
         return rewarded
 
     def try_out(

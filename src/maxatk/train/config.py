@@ -94,6 +94,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         rollouts: Who draws rollout batches without `use_vllm`: "own" (this package's loop), "trl"
             (`generate`), or "auto": "own" on a CPU where it fits, else "trl".
         groups_with_signal: Draw prompts until no group of the rollout batch has advantages of 0.
+            The name of a reward function, or of a part of a reward, has its values differ too.
         max_prompt_draws: The prompts that are drawn for it at most, in rollout batches.
         share_prompts: Evaluate every different prompt of a micro-batch once in the update.
         skip_zero_advantages: Leave samples whose advantage is 0 out of the update.
@@ -117,7 +118,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
     max_weight: float = 1.0
     advantage_scale: str = "mean"
     rollouts: str = "auto"
-    groups_with_signal: bool = False
+    groups_with_signal: bool | str = False
     max_prompt_draws: int = 4
     share_prompts: bool = False
     skip_zero_advantages: bool = False

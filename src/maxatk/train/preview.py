@@ -15,6 +15,7 @@ from maxatk.records import Problem
 from maxatk.rewards import load_rewards
 from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
 from maxatk.train.run import TrainRecipe, check_settings, lora_config, to_dataset
+from maxatk.train.signal_groups import refuse_unknown_part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +112,8 @@ def _tried(
     """Check the packages, functions and columns of the reward, and call own functions once."""
     with dataclasses.replace(recipe.verifier, workers=1).open() as verifier:
         rewards = load_rewards(recipe.reward, selection=config.selection, verifier=verifier)
+        names = [reward.__name__ for reward in rewards]
+        refuse_unknown_part(config.groups_with_signal, rewards, names)
         if not problems:
             return {}
         for reward in rewards:

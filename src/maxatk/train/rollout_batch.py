@@ -29,6 +29,7 @@ class Scored:
     texts: list[str]
     tests: list[Any]  # what tests said of each, None without tests
     masked: list[bool]  # whether a completion is cut off, and out of the loss for it
+    marks: list[float] | None = None  # values of the part of the reward that `Groups.marks` holds
 
 
 def refuse_best_of(functions: Sequence[Any]) -> None:

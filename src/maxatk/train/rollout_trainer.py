@@ -19,7 +19,13 @@ from maxatk.rewards import Reward
 from maxatk.train import own_rollouts
 from maxatk.train.clock import Clock
 from maxatk.train.rollout_batch import RolloutBatch, Scored, refuse_best_of
-from maxatk.train.signal_groups import more_prompts, moves, put_rows, refuse_irreplaceable
+from maxatk.train.signal_groups import (
+    marking_part,
+    more_prompts,
+    moves,
+    put_rows,
+    refuse_irreplaceable,
+)
 from maxatk.train.verdicts import tests_of
 from maxatk.training import Learner
 from maxatk.verifier import CodeReward, quick_turns
@@ -42,6 +48,9 @@ class RolloutTrainer(GRPOTrainer):
         self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
         refuse_best_of(self.reward_funcs)
         self._selecting = self._selecting_function()
+        self._marking = marking_part(
+            self.args.groups_with_signal, self.reward_funcs, self.reward_func_names
+        )
         self._answer: Callable[[str], Any] | None = None
         if self.args.answers is not None:
             self._answer = load_function(self.args.answers, field="answers")
@@ -143,6 +152,7 @@ class RolloutTrainer(GRPOTrainer):
             texts=gather_object([str(completion) for completion in completions]),
             tests=gather_object(tests_of(rows, self.reward_funcs)),
             masked=gather_object(masked),
+            marks=None if self._marking is None else self._marking(scores),
         )
 
     def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
@@ -175,7 +185,7 @@ class RolloutTrainer(GRPOTrainer):
                 # What is scored holds the rows of all processes, one process after the other.
                 to = silent_group * n + owner * len(prompts)
                 source = new_group * n + owner * len(again)
-                for values in ("texts", "tests", "masked"):
+                for values in ("texts", "tests", "masked", "marks"):
                     put_rows(getattr(kept, values), getattr(fresh, values), to, source, n)
                 kept.scores[to : to + n] = fresh.scores[source : source + n]
             drawn += fresh_signal.size
@@ -188,7 +198,7 @@ class RolloutTrainer(GRPOTrainer):
     def _score_draw(
         self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
     ) -> tuple[Scored, np.ndarray]:
-        """Return scores, and whether an advantage of a group trains, (processes, groups)."""
+        """Return scores, and whether each group has a signal, (processes, groups)."""
         ids, completions = generated[1], generated[3]
         extra_fields = generated[5]  # of a rollout function, as TRL hands them on to rewards
         for name, values in extra_fields.items():
@@ -196,9 +206,9 @@ class RolloutTrainer(GRPOTrainer):
             for row, value in zip(rows, columns, strict=False):
                 row[name] = value
         scored = self._score(rows, prompts, completions, ids)
-        trains = self._batch_of(scored).advantages(self._learner.objective) != 0
-        trains &= ~np.array(scored.masked).reshape(trains.shape)
-        return scored, trains.any(axis=1).reshape(self.accelerator.num_processes, -1)
+        groups = self._batch_of(scored)
+        signal = groups.have_signal(groups.advantages(self._learner.objective))
+        return scored, signal.reshape(self.accelerator.num_processes, -1)
 
     def _batch_of(self, scored: Scored) -> RolloutBatch:
         """Return the rollout batch of what the completions of all processes came to."""
@@ -217,8 +227,11 @@ class RolloutTrainer(GRPOTrainer):
         masked = None
         if self.mask_truncated_completions:
             masked = np.array(scored.masked).reshape(-1, n)
+        marks = None
+        if scored.marks is not None:
+            marks = np.array(scored.marks, dtype=float).reshape(-1, n)
         k = objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        return RolloutBatch(rewards.reshape(-1, n), k, selection, answers, masked)
+        return RolloutBatch(rewards.reshape(-1, n), k, selection, answers, masked, marks)
 
     def _weighted_sums(self, scores: torch.Tensor) -> np.ndarray:
         """Return the reward of every row, NaN where no function that is rewarded gave one."""

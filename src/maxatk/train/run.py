@@ -26,6 +26,7 @@ from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping, masked
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.reporter import Reporter
+from maxatk.train.signal_groups import refuse_unknown_part
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier, VerifierSettings
 
@@ -99,6 +100,8 @@ def train(
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
     with opening as opened, quiet_libraries():
         rewards = load_rewards(recipe.reward, selection=config.selection, verifier=opened)
+        names = [reward.__name__ for reward in rewards]
+        refuse_unknown_part(config.groups_with_signal, rewards, names)
         for reward in rewards:
             reward.check(problems)
         trainer = MaxAtKTrainer(

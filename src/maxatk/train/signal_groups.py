@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
+import torch
+from accelerate.utils import gather_object
 
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.rewards import Reward
 
 
 def refuse_irreplaceable(dataset: Any, environments: Any) -> None:
@@ -20,9 +23,44 @@ def refuse_irreplaceable(dataset: Any, environments: Any) -> None:
     }
     for need, holds in needs.items():
         if not holds:
-            raise InvalidValueError(
-                f"groups_with_signal: True needs {need}; allowed without: False"
-            )
+            raise InvalidValueError(f"groups_with_signal: needs {need}; allowed without: False")
+
+
+def refuse_unknown_part(name: bool | str, functions: Sequence[Any], names: Sequence[str]) -> None:
+    """Raise InvalidValueError where `groups_with_signal` is a name, and no part is called so.
+
+    A part is a reward function of the trainer, of which `names` has the names, or a part of one.
+    """
+    allowed = [*names, *(part for function in functions for part in _parts_of(function))]
+    if isinstance(name, str) and name not in allowed:
+        raise unknown_name("groups_with_signal", name, allowed)
+
+
+def marking_part(
+    name: bool | str, functions: Sequence[Any], names: Sequence[str]
+) -> Callable[[torch.Tensor], list[float]] | None:
+    """Return what gives the values of the part that `groups_with_signal` names; None for no name.
+
+    It takes the scores of all processes (rows, functions) right after the functions were called,
+    and returns a value a row, NaN where the part gave none. Raises as `refuse_unknown_part`.
+    """
+    refuse_unknown_part(name, functions, names)
+    if not isinstance(name, str):
+        return None
+    if name in names:
+        place = list(names).index(name)
+        return lambda scores: scores[:, place].tolist()
+    reward = next(function for function in functions if name in _parts_of(function))
+
+    def values_of_part(_scores: torch.Tensor) -> list[float]:
+        values: list[float] = gather_object([row.get(name, math.nan) for row in reward.values])
+        return values
+
+    return values_of_part
+
+
+def _parts_of(function: Any) -> list[str]:
+    return [part.name for part in function.parts] if isinstance(function, Reward) else []
 
 
 def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int]]:

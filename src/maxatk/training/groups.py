@@ -25,6 +25,7 @@ class Groups:
     selection: np.ndarray | None = None  # the scores that select, for an objective with a selection
     answers: np.ndarray | None = None  # numbers, equal for equal answers, for a method on answers
     masked: np.ndarray | None = None  # whether the loss leaves a sample out, as one that is cut off
+    marks: np.ndarray | None = None  # the part of the reward that says what is right; None for all
 
     @property
     def size(self) -> int:
@@ -38,6 +39,28 @@ class Groups:
             if isinstance(column, np.ndarray):
                 chosen[name] = column.ravel()[rows].reshape(-1, self.size)
         return dataclasses.replace(self, **chosen)
+
+    def solved(self) -> np.ndarray:
+        """Return whether a sample of each group (P,) is right, which is worth 1 or more."""
+        marks = self.rewards if self.marks is None else self.marks
+        # A comparison with NaN is false: a sample without a reward solves nothing.
+        solved: np.ndarray = (marks >= 1).any(axis=1)
+        return solved
+
+    def have_signal(self, advantages: np.ndarray) -> np.ndarray:
+        """Return whether each group (P,) has something to learn from its `advantages` (P, n).
+
+        A sample in the loss must have an advantage and, where `marks` are given, two samples in
+        the loss must differ in them: other parts of a reward rank samples that are all wrong.
+        """
+        in_loss = ~self.masked if self.masked is not None else np.ones(advantages.shape, bool)
+        signal: np.ndarray = ((advantages != 0) & in_loss).any(axis=1)
+        if self.marks is not None:
+            marks = np.where(in_loss, self.marks, np.nan)
+            highest = np.fmax.reduce(marks, axis=1)
+            lowest = np.fmin.reduce(marks, axis=1)
+            signal &= highest > lowest
+        return signal
 
     def advantages(
         self, objective: Objective, *, log_ratios: np.ndarray | None = None

@@ -22,8 +22,9 @@ def group_values(
     """Return the log values of groups, given their advantages (P, n) as the loss gets them.
 
     They are max@k for k = 1, 2, 4 .. n and the trained k; k; the root mean square of the
-    advantages; and shares: of groups whose advantages are all 0, of distinct completions in a
-    group, of rewarded samples whose text is rewarded in another group too, of unscored samples.
+    advantages; and shares: of groups whose advantages are all 0, of groups with a sample that is
+    worth 1 or more, of distinct completions in a group, of rewarded samples whose text is rewarded
+    in another group too, of unscored samples.
     """
     values = {
         keys.max_at(k): mean_max_at_k(groups.rewards, k) for k in logged_ks(groups.size, groups.k)
@@ -31,6 +32,7 @@ def group_values(
     values[keys.K] = float(groups.k)
     values[keys.RMS] = root_mean_square(advantages)
     values[keys.SILENT] = float((advantages == 0).all(axis=1).mean())
+    values[keys.SOLVED] = float(groups.solved().mean())
     values[keys.DISTINCT] = float(np.mean([len(set(group)) / len(group) for group in texts]))
     values[keys.SHARED] = _rewarded_elsewhere(groups.rewards, texts)
     values[keys.UNSCORED] = _unscored(groups, texts)
