@@ -2,15 +2,19 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk import best_of
 from maxatk.errors import InvalidValueError
+from maxatk.objectives import METHODS
 from maxatk.train import MaxAtKTrainer
+from oracles import subsets
 
-from .conftest import GROUP, config, reward_with_gaps, text_reward
+from .conftest import GROUP, PROMPTS, SpyTrainer, config, reward_with_gaps, text_reward
 
 
 def plain_config(folder, **changes):
@@ -58,6 +62,40 @@ def test_an_unmodified_trainer_takes_the_same_steps(tmp_path, model_folder, prom
     assert [line["best_of/max@2"] for line in logged] == pytest.approx(
         [line["max@2"] for line in theirs], nan_ok=True
     )
+
+
+def first_letters(completions, wanted, **_):
+    """A reward by another column than the prompt: the share of letters that the row wants."""
+    values = []
+    for text, letters in zip(completions, wanted, strict=True):
+        values.append(sum(letter in letters for letter in text) / max(1, len(text)))
+    return values
+
+
+def test_rows_of_one_prompt_with_other_tests_are_groups_of_their_own(tmp_path, model_folder):
+    """The prompt is there twice with other columns: groups of one text meet in a batch."""
+    rows = Dataset.from_list(
+        [{"prompt": PROMPTS[0], "wanted": letters} for letters in ("abcdefgh", "mnopqrstuvw")]
+    )
+    args = plain_config(tmp_path / "plain")
+    plain = make(GRPOTrainer, args, best_of(first_letters, k=2), model_folder, rows)
+    by_best_of = trained(plain)
+    args = config(tmp_path / "ours", method="bon_centred", rollouts="trl")
+    ours = make(SpyTrainer, args, first_letters, model_folder, rows)
+    by_trainer = trained(ours)
+    for name, weights in by_trainer.items():
+        torch.testing.assert_close(by_best_of[name], weights, atol=2e-6, rtol=0)
+    _, batch, rewards = ours.generations[0]
+    in_groups = rewards.numpy().reshape(-1, GROUP)
+    assert (in_groups.max(axis=1) > in_groups.min(axis=1)).all(), "a group has no signal"
+    method = METHODS["bon_centred"]
+    on_policy = np.zeros(GROUP)
+    enumerated = [
+        GROUP * np.array(subsets.advantages(list(group), on_policy, 2, method))
+        for group in in_groups
+    ]
+    logged = batch["advantages"].reshape(-1, GROUP).numpy()
+    np.testing.assert_allclose(logged, enumerated, atol=1e-6)
 
 
 def test_a_trainer_that_divides_by_the_deviation_is_refused_before_a_step(

@@ -44,7 +44,7 @@ class Groups:
         """Return whether a sample of each group (P,) is right, which is worth 1 or more."""
         marks = self.rewards if self.marks is None else self.marks
         # A comparison with NaN is false: a sample without a reward solves nothing.
-        solved: np.ndarray = (marks >= 1).any(axis=1)
+        solved: np.ndarray = np.any(marks >= 1, axis=1)
         return solved
 
     def have_signal(self, advantages: np.ndarray) -> np.ndarray:
@@ -54,13 +54,14 @@ class Groups:
         the loss must differ in them: other parts of a reward rank samples that are all wrong.
         """
         in_loss = ~self.masked if self.masked is not None else np.ones(advantages.shape, bool)
-        signal: np.ndarray = ((advantages != 0) & in_loss).any(axis=1)
+        signal = (advantages != 0) & in_loss
         if self.marks is not None:
             marks = np.where(in_loss, self.marks, np.nan)
-            highest = np.fmax.reduce(marks, axis=1)
-            lowest = np.fmin.reduce(marks, axis=1)
+            highest = np.fmax.reduce(marks, axis=1, keepdims=True)
+            lowest = np.fmin.reduce(marks, axis=1, keepdims=True)
             signal &= highest > lowest
-        return signal
+        has_signal: np.ndarray = np.any(signal, axis=1)
+        return has_signal
 
     def advantages(
         self, objective: Objective, *, log_ratios: np.ndarray | None = None
