@@ -23,6 +23,7 @@ class Outcome(str, enum.Enum):
     OUTPUT_LIMIT = "output_limit"
     RUNTIME_ERROR = "runtime_error"
     COMPILE_ERROR = "compile_error"
+    ENDED = "ended"  # well, in a run whose output is compared with nothing
     UNFINISHED_THOUGHT = "unfinished_thought"  # the reasoning never ends: there is no answer
     NOT_RUN = "not_run"
     INFRA_ERROR = "infra_error"

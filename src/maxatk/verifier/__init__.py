@@ -11,6 +11,7 @@ from maxatk.verifier.rewards import (
     compute_scores,
 )
 from maxatk.verifier.rules import COMPARE
+from maxatk.verifier.running import Output
 from maxatk.verifier.settings import VerifierSettings
 from maxatk.verifier.verifier import Progress, Verifier, quick_turns
 from maxatk.verifier.zygote_process import Layer, doctor
@@ -21,6 +22,7 @@ __all__ = [
     "Job",
     "Layer",
     "Limits",
+    "Output",
     "Progress",
     "Verifier",
     "VerifierSettings",

@@ -13,6 +13,7 @@ from maxatk.verifier.encoded import printed_excerpt, value_excerpt
 from maxatk.verifier.extract import UNFINISHED_THOUGHT
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.jobs import Job, Limits, Payload, Printed
+from maxatk.verifier.running import RunJob
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
 
 _COMPILE_SECONDS = 10.0
@@ -67,6 +68,8 @@ def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     try:
         payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
         runs = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
+        if isinstance(job, RunJob):
+            return _shown(zygote, job, limits, runs)
         if job.checker is not None:
             return _ask_checker(zygote, job, job.checker, limits, runs)
         return _compared(zygote, job, limits, runs)
@@ -94,6 +97,19 @@ def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]
                 has_excerpt = True
                 got = printed_excerpt(output) if test.call is None else value_excerpt(output)
         results.append(run.result(outcome, got=got))
+    return Verdict(tuple(results))
+
+
+def _shown(zygote: Zygote, job: RunJob, limits: Limits, runs: Sequence[_TestRun]) -> Verdict:
+    """Return what was printed where nothing is compared."""
+    results = []
+    for run in runs:
+        outcome = _failure(run, limits)
+        shown = ""
+        if outcome is None:
+            outcome = Outcome.ENDED
+            shown = job.beginning(zygote.printed(run.printed))
+        results.append(run.result(outcome, got=shown))
     return Verdict(tuple(results))
 
 

@@ -27,6 +27,7 @@ from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.extract import UnfinishedThought, extract
 from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs
+from maxatk.verifier.running import Output, run_jobs
 from maxatk.verifier.zygote_process import Isolation, Zygote, accept, new_uid, require_linux
 
 Progress = Callable[[int, int], object]
@@ -261,6 +262,30 @@ class Verifier:
         # Not in the generator: programs run from now on, also before the first one is asked for.
         verdicts = _as_done({self._put(job): job for job in indices})
         return ((index, verdict) for job, verdict in verdicts for index in indices[job])
+
+    def run(
+        self,
+        programs: Sequence[str],
+        inputs: Sequence[str],
+        *,
+        most_characters: int = 10_000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+    ) -> list[list[Output]]:
+        """Run every program on every input, and return what it printed: a list for each program.
+
+        An output shows `most_characters` at most; the limits are those of a `Job`. Raises
+        InvalidValueError for arguments that are not allowed, SandboxError when closed.
+        """
+        jobs = run_jobs(
+            programs,
+            inputs,
+            most_characters=most_characters,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+        )
+        verdicts = self.verify_many(jobs)
+        return [job.outputs(verdict) for job, verdict in zip(jobs, verdicts, strict=True)]
 
     @contextlib.contextmanager
     def ahead(self) -> Iterator[Callable[[Job], None]]:
