@@ -40,6 +40,14 @@ COMPLETIONS = [
     ("I do not know.", "add", "I do not know."),
     ("Use `x` and ```y``` here", None, "Use `x` and ```y``` here"),
     (BODY, "add", BODY),  # the body of a function that the prompt begins
+    # tags
+    (f"<answer>\n{LOOP}</answer>", None, LOOP),
+    (f"So:\n<solution>\n{ADD}</solution>\nDone.", "add", ADD),
+    (f"<code>\n{LOOP}</code>", None, LOOP),
+    ("<code>\nsome words\n</code>", None, "<code>\nsome words\n</code>"),
+    # a stand-in of a test
+    (f"{PY}{ADD}{END}Test:\n{PY}add = lambda a, b: 3\nassert add(1, 2) == 3\n{END}", "add", ADD),
+    (f"{PY}add = 0\n{END}Then:\n{PY}add = lambda a, b: 3\n{END}", "add", "add = lambda a, b: 3\n"),
     # one block
     (f"Sure:\n{PY}{LOOP}{END}Done.", None, LOOP),
     (f"a\n{PY}print(1)\n{END}b", None, "print(1)\n"),

@@ -28,7 +28,7 @@ UnfinishedThought: TypeAlias = Literal["wrong", "read"]
 UNFINISHED_THOUGHT = "<a thought that never ends>"
 """What stands for the program of such a completion; its outcome is `unfinished_thought`."""
 
-_TAG = re.compile(r"^[ \t]*(?:<(answer)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
+_TAG = re.compile(r"^[ \t]*(?:<(answer|solution|code)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
 _READS = re.compile(r"\binput\s*\(|\bstdin\b|\b(?:open|os\.read)\s*\(\s*0\b")
 _BEHIND_LINE = re.compile(r"(?<=\n)")
 _MOST_BLOCKS = 32  # the last ones, among which helpers are looked for
@@ -51,13 +51,13 @@ def extract_code(
     """Return the program in a completion: the last complete fenced block, Python ones first.
 
     What counts is the answer, without reasoning and special tokens (see `read_answer`), and of it
-    what <answer> or [PYTHON] holds. The rule, in order: the last closed block that defines
-    `entry_point` and not its signature alone, where that is known; without an entry point the last
-    closed program that reads the input; the last closed block marked as Python; the last closed
-    program without a language; if a fence was opened and never closed, all that
-    follows it; a program before the first block; the last closed block of any language; the text
-    itself. A block that defines the
-    entry point, or that reads the input, gets the blocks beside it that define what it lacks. With
+    what <answer>, <solution>, <code> or [PYTHON] holds. The rule, in order: the last closed block
+    that defines `entry_point` and not its signature alone, where that is known, a `def` or `class`
+    before an assignment; without an entry point the last closed program that reads the input; the
+    last closed block marked as Python; the last closed program without a language; if a fence was
+    opened and never closed, all that follows it; a program before the first block; the last closed
+    block of any language; the text itself. A block that defines the entry point, or that reads the
+    input, gets the blocks beside it that define what it lacks. With
     `repair_truncated` what follows a fence that was never closed is cut to `longest_program`, and
     the first rule counts it as a closed block. A completion whose reasoning never ends has the
     program `UNFINISHED_THOUGHT`, unless `unfinished_thought` is "read".
@@ -116,7 +116,13 @@ def _defining_program(texts: Sequence[str], defining: re.Pattern[str]) -> str | 
     if not matching:
         return None
     complete = [text for text in matching if not _is_signature(text)]
-    return _Helpers(texts).added_to((complete or matching)[-1])
+    # A test may put a stand-in of its own in the place of the function, as in `f = Mock()`.
+    with_definition = [text for text in complete if not _only_assigns(text, defining)]
+    return _Helpers(texts).added_to((with_definition or complete or matching)[-1])
+
+
+def _only_assigns(text: str, defining: re.Pattern[str]) -> bool:
+    return all(match[0].endswith("=") for match in defining.finditer(text))
 
 
 def _last_program(blocks: Sequence[Block], *, reads_input: bool) -> str | None:
@@ -154,7 +160,7 @@ def _definition(entry_point: str) -> re.Pattern[str]:
 
 
 def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
-    """Return what the last <answer> or [PYTHON] holds, as a block, where that is a program."""
+    """Return what the last of the tags `_TAG` holds, as a block, where that is a program."""
     openings = list(_TAG.finditer(text))
     if not openings:
         return text
