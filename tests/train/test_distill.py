@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import Unigram
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from trl import SFTConfig
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
@@ -45,9 +47,10 @@ def run(recipe, **changes):
 
 
 def weighted(rows, *, batch, folder, model):
+    tokenizer = AutoTokenizer.from_pretrained(model)
     return WeightedSFTTrainer(
         model=str(model),
-        train_dataset=sft_dataset(rows, chat=False),
+        train_dataset=sft_dataset(rows, tokenizer),
         args=SFTConfig(
             str(folder),
             **{**TRAINER, "max_steps": 1, "optim": "sgd", "per_device_train_batch_size": batch},
@@ -57,8 +60,21 @@ def weighted(rows, *, batch, folder, model):
             remove_unused_columns=False,
             disable_tqdm=True,
         ),
-        processing_class=AutoTokenizer.from_pretrained(model),
+        processing_class=tokenizer,
     )
+
+
+def test_the_end_token_is_learned_whatever_a_program_ends_in():
+    """A tokenizer with a token over the first letter of the end token, as merges make one."""
+    words = ["a", "b", "a<", "<", "|", "end", ">", "<|end|>"]
+    tokenizer = Tokenizer(Unigram([(word, -float(i)) for i, word in enumerate(words)], unk_id=0))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>")
+    fast.add_tokens([AddedToken("a<", normalized=False)], special_tokens=True)
+    assert fast("a" + fast.eos_token)["input_ids"][-1] != fast.eos_token_id, "nothing is tested"
+    row = {"prompt": [{"content": "b"}], "completion": [{"content": "a"}], "weight": 1.0}
+    learned = sft_dataset([row], fast)[0]
+    assert learned["input_ids"] == [1, 0, fast.eos_token_id]
+    assert learned["labels"] == [-100, 0, fast.eos_token_id]
 
 
 @pytest.mark.parametrize("batch", [4, 2])

@@ -29,6 +29,7 @@ from maxatk.settings import from_mapping
 from maxatk.train.reporter import Reporter
 from maxatk.train.run import finished, fit, lora_config, merged, trainer_settings
 
+_NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 # What the weighed loss is made for: a sample a row, and its likelihood.
 _LOSS = {"packing": False, "padding_free": False, "loss_type": "nll", "label_smoothing_factor": 0.0}
 
@@ -129,12 +130,12 @@ def _round(
         )
     with quiet_libraries():
         tokenizer = load_tokenizer(model, prompt=drawing.prompt)
-        chat = tokenizer.chat_template is not None
+        turns_before = drawing.prompt.turns_before
         trainer = WeightedSFTTrainer(
             model=model,
             args=config_of(recipe, out),
             processing_class=tokenizer,
-            train_dataset=sft_dataset(rows, before=drawing.prompt.turns_before, chat=chat),
+            train_dataset=sft_dataset(rows, tokenizer, before=turns_before),
             peft_config=lora_config(recipe.peft),
         )
         if progress:
@@ -143,20 +144,39 @@ def _round(
 
 
 def sft_dataset(
-    rows: Sequence[Mapping[str, Any]], *, before: Sequence[Mapping[str, str]] = (), chat: bool
+    rows: Sequence[Mapping[str, Any]], tokenizer: Any, *, before: Sequence[Mapping[str, str]] = ()
 ) -> Dataset:
-    """Return rows of `sft_rows` as TRL reads them, turns or texts, with weights of the mean 1."""
+    """Return rows of `sft_rows` as TRL reads them, with weights of the mean 1.
+
+    With a chat template a row has turns, `before` in front of them; without one it has the tokens
+    of the text and their labels.
+    """
     mean = sum(row["weight"] for row in rows) / len(rows)
-    return Dataset.from_list(
-        [
-            {
-                "prompt": [*before, *row["prompt"]] if chat else row["prompt"][0]["content"],
-                "completion": row["completion"] if chat else row["completion"][0]["content"],
-                "weight": row["weight"] / mean,
-            }
-            for row in rows
-        ]
-    )
+    dataset_rows = []
+    for row in rows:
+        weight = {"weight": row["weight"] / mean}
+        if tokenizer.chat_template is not None:
+            turns = {"prompt": [*before, *row["prompt"]], "completion": row["completion"]}
+            dataset_rows.append({**turns, **weight})
+        else:
+            prompt = row["prompt"][0]["content"]
+            completion = row["completion"][0]["content"]
+            dataset_rows.append({**_labelled_tokens(prompt, completion, tokenizer), **weight})
+    return Dataset.from_list(dataset_rows)
+
+
+def _labelled_tokens(prompt: str, completion: str, tokenizer: Any) -> dict[str, list[int]]:
+    """Return the tokens of a text and of its end, and labels that leave out the prompt.
+
+    TRL appends the end token as text, whose first letter a token of a program may take.
+    """
+    prompt_ids = tokenizer(prompt)["input_ids"]
+    ids = [*tokenizer(prompt + completion)["input_ids"], tokenizer.eos_token_id]
+    # A token may span the boundary, and is then learned.
+    shared = 0
+    while shared < len(prompt_ids) and prompt_ids[shared] == ids[shared]:
+        shared += 1
+    return {"input_ids": ids, "labels": [_NO_LABEL] * shared + ids[shared:]}
 
 
 class WeightedSFTTrainer(SFTTrainer):
@@ -181,7 +201,7 @@ class WeightedSFTTrainer(SFTTrainer):
         losses = torch.nn.functional.cross_entropy(
             outputs.logits[:, :-1].float().transpose(1, 2), labels, reduction="none"
         )
-        tokens = (labels != -100).sum() if num_items_in_batch is None else num_items_in_batch
+        tokens = (labels != _NO_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
         loss = (losses.sum(dim=1) * weights).sum() / tokens
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * self.accelerator.num_processes  # its gradients are averaged over them
