@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from maxatk.check import whole
-from maxatk.report import figures, recorded_settings, run_tables, training_figures
+from maxatk.report import figures, recorded_settings, run_tables, trade_off, training_figures
 from maxatk.report.comparison import Runs, comparison_of
 from maxatk.report.decision import decide
 from maxatk.report.figure_style import lines_for
@@ -78,6 +78,7 @@ def templates() -> jinja2.Environment:
         "notices": notices,
         "recorded_settings": recorded_settings,
         "tables": run_tables,
+        "trade_off": trade_off,
         "training_figures": training_figures,
         "counted": counted,
         "transposed": transposed,
