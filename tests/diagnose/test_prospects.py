@@ -128,6 +128,7 @@ def test_a_k_that_would_leave_no_signal_is_not_suggested(tmp_path):
     (easy,) = prospects(folder, best_of=32)["suggestion"]
     assert 1 < easy["k"] < 8
     assert "keeps half of the signal" in easy["reason"]
+    assert "at the best of two or three learning rates of each" in easy["reason"]
     never = prospects(run(tmp_path / "never", solved([0.0] * 5, 40)), best_of=32)
     assert "choose other problems" in never["suggestion"][0]["reason"]
     assert {row["share"] for row in never["weights"]} == {None}

@@ -164,6 +164,8 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
     reason = (
         f"with n = {n} and k = {k}, {limit}, {share:.0%} of the groups have a signal; {evidence}"
     )
+    # A larger step moves every method the same way, so that one rate compares steps, not methods.
+    reason += "; compare methods only at the best of two or three learning rates of each"
     if share < _LITTLE_SIGNAL:
         reason += "; choose other problems first (maxatk problems select)"
     return {"n": n, "k": k, "method": method, "reason": reason}
