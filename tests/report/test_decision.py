@@ -13,6 +13,7 @@ from maxatk.report import CompareOptions, compare, write_report
 from maxatk.report.comparison import load_comparison, pooled
 from maxatk.report.decision import decide
 from maxatk.report.run_tables import winners
+from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import (
     adjusted_p_values,
     over_seeds,
@@ -67,7 +68,28 @@ def test_the_sentence_to_send_has_the_best_model_its_worth_and_whom_it_is_tied_w
         assert said.startswith(f"For N = {k} {start}: ")
         assert f" {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] against " in said
         assert all(name in said for name in tied)
-        assert said.count(". ") + 1 <= 2
+        assert said.count(". ") + 1 <= 3
+
+
+def test_too_few_problems_are_said_with_how_many_would_do(make):
+    ids = [f"p{i}" for i in range(10)]
+    few = {"base": make(1, 0.3, 0.1, ids=ids), "tuned": make(2, 0.32, 0.12, ids=ids)}
+    comparison = load_comparison(few)
+    decision = decide(comparison)
+    assert len(decision.leaders[8]) == 2
+    base, tuned = (comparison.run(name).values("max@k", [8])[:, 0] for name in ("base", "tuned"))
+    moved = tuned - base
+    needed = pairs_needed(moved.mean(), moved.std(ddof=1))
+    assert needed > 10
+    expected = (
+        f" 10 problems cannot tell: about {needed:,} would show a difference of "
+        f"{abs(moved.mean()):.3f} in four of five such comparisons."
+    )
+    assert decision.advice(8).endswith(expected)
+    many = {"base": make(1, 0.05, 0.02), "tuned": make(2, 0.5, 0.4)}
+    assert "cannot tell" not in decide(load_comparison(many)).advice(8)
+    same = {"base": few["base"], "again": few["base"]}
+    assert "cannot tell" not in decide(load_comparison(same)).advice(8)
 
 
 def test_words_and_strips_say_what_was_decided(decision):

@@ -58,3 +58,38 @@ def test_problems_that_a_model_s_own_rewards_chose_are_said_by_commands_and_page
     assert page.index(rule) < page.index("Which model for N attempts")
     (tmp_path / "base.json").write_text(json.dumps(results["base"]))
     assert "chosen by" not in maxatk("compare", *runs).stderr
+
+
+def test_trainings_that_differ_in_more_than_the_method_are_said(results):
+    def trained(**trainer):
+        run = copy.deepcopy(results["sharp"])
+        run["manifest"]["training"] = {"model": "base", "problems": "a.jsonl", "trainer": trainer}
+        return run
+
+    runs = {
+        "base": results["base"],
+        "grpo": trained(method="grpo", max_steps=60, learning_rate=1e-4),
+        "bon": trained(method="bon_loo1", k=4, max_steps=60, learning_rate=2e-4),
+        "long": trained(method="bon_loo1", k=8, max_steps=120),
+    }
+
+    def lines(names, recipes=None):
+        comparison = load_comparison({name: runs[name] for name in names})
+        return [
+            line
+            for notice in notices(comparison, recipes)
+            if notice.id == "training-differences"
+            for line in notice.lines
+        ]
+
+    assert lines(["base", "grpo"]) == []
+    assert lines(["grpo", "bon"]) == ["learning_rate: 0.0001 for grpo, 0.0002 for bon"]
+    assert lines(runs) == [
+        "max_steps: 60 for grpo and bon, 120 for long",
+        "learning_rate: 0.0001 for grpo, 0.0002 for bon, the default for long",
+    ]
+    unrecorded = {"base": {"model": "base", "problems": "b.jsonl", "trainer": {"max_steps": 60}}}
+    assert lines(["base", "grpo"], unrecorded) == [
+        "problems: b.jsonl for base, a.jsonl for grpo",
+        "learning_rate: the default for base, 0.0001 for grpo",
+    ]

@@ -6,9 +6,14 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.paired_tests import PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.tables import mean_cell
+from maxatk.statistics.power import pairs_needed
+
+_MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +59,28 @@ class Decision:
         further = [name for name in tied if name != other]
         if further:
             advice += f" The test does not tell it from {_listed(further)}."
+        if other in tied:
+            advice += self._what_would_tell(best, other, k)
         return advice
+
+    def _what_would_tell(self, best: str, other: str, k: int) -> str:
+        """Return how many problems would show the difference that these are too few for."""
+        if self.comparison.over != "problems":
+            return ""  # of other trainings, of which problems say nothing
+        of_best = self.comparison.run(best).values(self.metric, [k])
+        of_other = self.comparison.run(other).values(self.metric, [k])
+        differences = (of_best - of_other)[~np.isnan(of_best - of_other)]
+        difference = float(differences.mean()) if len(differences) > 1 else 0.0
+        if difference == 0:
+            return ""
+        needed = pairs_needed(difference, float(differences.std(ddof=1)))
+        if needed <= len(differences):
+            return ""  # the correction for many tests has decided, not the number of problems
+        count = f"about {needed:,}" if needed <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"
+        return (
+            f" {len(differences):,} problems cannot tell: {count} would show a difference of "
+            f"{difference:.3f} in four of five such comparisons."
+        )
 
     def _worth(self, name: str, k: int) -> str:
         cell = mean_cell(self.comparison.run(name).metric(self.metric, k))

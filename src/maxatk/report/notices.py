@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from maxatk.evaluation.results import MOST_CUT_OFF
 from maxatk.evaluation.selection_note import selection_note
 from maxatk.report import tables
 from maxatk.report.comparison import Comparison
-from maxatk.report.recorded_settings import setting_differences
+from maxatk.report.recorded_settings import setting_differences, training_differences
 from maxatk.statistics.intervals import FEW_PROBLEMS
 
 
@@ -23,8 +24,13 @@ class Notice:
     lines: Sequence[str] = ()
 
 
-def notices(comparison: Comparison) -> list[Notice]:
-    """Return what a reader should know of these runs before any number."""
+def notices(
+    comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[Notice]:
+    """Return what a reader should know of these runs before any number.
+
+    `recipes` are those of trainings, by model, where the manifests of the runs have none.
+    """
     lacking = []
     cut_off = []
     for run in comparison.runs:
@@ -37,8 +43,14 @@ def notices(comparison: Comparison) -> list[Notice]:
                 "metrics say much about sampling.max_new_tokens."
             )
     differing = setting_differences(comparison)
+    trained_differently = training_differences(comparison, recipes or {})
     about_runs = [
         Notice("setting-differences", "The runs differ in more than the model:", differing),
+        Notice(
+            "training-differences",
+            "The trainings differ in more than the method:",
+            trained_differently,
+        ),
         Notice("cut-off", "Samples were cut off:", cut_off),
         Notice("unscored", "Samples without a reward:", lacking),
     ]

@@ -18,6 +18,19 @@ _MEANT_TO_DIFFER = (
     "samples.sha256",
     "rewards.sha256",
 )
+# What trainings of two methods should have alike, and their rates each at its best.
+_OF_A_FAIR_TRAINING = (
+    "model",
+    "problems",
+    "reward",
+    "max_steps",
+    "num_train_epochs",
+    "learning_rate",
+    "num_generations",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "max_completion_length",
+)
 # Of a machine, what the numbers of two models may differ by.
 _NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
 
@@ -139,6 +152,30 @@ def setting_differences(comparison: Comparison) -> list[str]:
                 continue
             name = key.removeprefix(_MACHINE)
             lines.append(f"{name}: {of_baseline!r} for {baseline.name}, {of_run!r} for {run.name}")
+    return lines
+
+
+def training_differences(
+    comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return a line for every setting of `_OF_A_FAIR_TRAINING` that the trained models differ in.
+
+    `recipes` are those of models whose manifests have none.
+    """
+    trained: dict[str, dict[str, Any]] = {}
+    for run in comparison.runs:
+        recipe = _mapping(run.results.manifest.get("training") or recipes.get(run.name))
+        if recipe:
+            trained[run.name] = {**recipe, **_mapping(recipe.get("trainer"))}
+    lines = []
+    for key in _OF_A_FAIR_TRAINING:
+        names_of: dict[str, list[str]] = {}  # the models with a value
+        for name, settings in trained.items():
+            value = settings.get(key)
+            names_of.setdefault("the default" if value is None else str(value), []).append(name)
+        if len(names_of) > 1:
+            parts = [f"{value} for {' and '.join(names)}" for value, names in names_of.items()]
+            lines.append(f"{key}: {', '.join(parts)}")
     return lines
 
 
