@@ -69,6 +69,14 @@ def _from_file(source: str, field: str) -> Any:
     return module
 
 
+def digest_of_file(target: str) -> str | None:
+    """Return the SHA-256 of the file in `file.py:function`, None where there is no such file."""
+    path = Path(target.rpartition(":")[0])
+    if path.suffix != ".py" or not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def own_lines(error: BaseException) -> str:
     """Return the lines of a traceback that are neither ours nor of an installed package."""
     installed = [sysconfig.get_path(name) for name in ("stdlib", "purelib")]

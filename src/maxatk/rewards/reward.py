@@ -19,8 +19,9 @@ from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.functions import own_lines, said_by
 from maxatk.records import Outcome, Problem, Verdict
 from maxatk.rewards.boxes import Boxed
-from maxatk.verifier import CodeReward, completion_text
-from maxatk.verifier.reasoning import opening_of, read_answer
+from maxatk.verifier import CodeReward
+from maxatk.verifier.reasoning import read_answer
+from maxatk.verifier.rewards import ENVIRONMENTS, judged_text
 
 _log = logging.getLogger(__name__)
 
@@ -151,9 +152,11 @@ class Reward:
             self._count(part, values_of_part)
         rewarded = [self._sum(values_of_row) for values_of_row in zip(*values, strict=True)]
         if any(part.refuses_unfinished for part in self.parts):
+            environments = columns.get(ENVIRONMENTS) or [None] * len(completions)
+            rows = zip(rewarded, prompts, completions, environments, strict=True)
             rewarded = [
-                dataclasses.replace(row, unfinished=_is_unfinished(prompt, completion))
-                for row, prompt, completion in zip(rewarded, prompts, completions, strict=True)
+                dataclasses.replace(row, unfinished=_is_unfinished(prompt, completion, environment))
+                for row, prompt, completion, environment in rows
             ]
         failed = sum(row.error is not None for row in rewarded)
         self.failed = failed / max(1, len(rewarded))
@@ -219,8 +222,9 @@ class Reward:
             )
 
 
-def _is_unfinished(prompt: Any, completion: Any) -> bool:
-    return not read_answer(opening_of(prompt) + completion_text(completion)).finished
+def _is_unfinished(prompt: Any, completion: Any, environment: Any) -> bool:
+    text = judged_text(completion, {"prompt": prompt, ENVIRONMENTS: environment})
+    return not read_answer(text).finished
 
 
 def _values(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from maxatk.check import LARGEST, is_number, needing, require
 from maxatk.errors import InvalidValueError, suggestion, unknown_name
-from maxatk.functions import load_function
+from maxatk.functions import digest_of_file, load_function
 from maxatk.models import refuse_missing_model
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
@@ -100,18 +98,20 @@ def describe_reward(value: Any) -> list[dict[str, Any]]:
     for part in parts:
         if part["boxed"] is None:
             del part["boxed"]
-        path = Path(part["target"].rpartition(":")[0])
-        if part["kind"] == "function" and path.suffix == ".py" and path.is_file():
-            part["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = digest_of_file(part["target"]) if part["kind"] == "function" else None
+        if digest is not None:
+            part["sha256"] = digest
     return parts
 
 
-def load_rewards(value: Any, *, selection: str | None, verifier: Verifier) -> list[Reward]:
+def load_rewards(
+    value: Any, *, selection: str | None, verifier: Verifier, columns: Sequence[str] = ()
+) -> list[Reward]:
     """Return the reward that a recipe names; with `selection` that part is a reward of its own.
 
     Raises InvalidValueError where that names no part or the only one, and as `load_reward`.
     """
-    reward = load_reward(value, verifier=verifier)
+    reward = load_reward(value, verifier=verifier, columns=columns)
     if selection is None:
         return [reward]
     parts = {part.name: part for part in reward.parts}
@@ -124,16 +124,18 @@ def load_rewards(value: Any, *, selection: str | None, verifier: Verifier) -> li
     return [Reward(list(parts.values())), Reward([selecting])]
 
 
-def load_reward(value: Any, *, verifier: Verifier) -> Reward:
+def load_reward(value: Any, *, verifier: Verifier, columns: Sequence[str] = ()) -> Reward:
     """Return the reward that a recipe names, whose tests `verifier` runs; see `read_spec`.
+
+    `columns` are those that functions get beside the ones of the problems.
 
     Raises InvalidValueError for a value or a function that is not allowed, MissingFileError for a
     file that does not exist, MissingDependencyError without a package that is needed.
     """
-    return Reward([_part(spec, verifier) for spec in read_spec(value)])
+    return Reward([_part(spec, verifier, columns) for spec in read_spec(value)])
 
 
-def _part(spec: RewardSpec, verifier: Verifier) -> RewardPart:
+def _part(spec: RewardSpec, verifier: Verifier, columns: Sequence[str]) -> RewardPart:
     """Return the function of a part, and the check of the problems that it needs."""
     function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
@@ -149,7 +151,7 @@ def _part(spec: RewardSpec, verifier: Verifier) -> RewardPart:
         function = ModelReward(spec.target)
     elif spec.kind == "function":
         function = load_function(spec.target, field="reward")
-        check = functools.partial(_refuse_columns, function, spec.target)
+        check = functools.partial(_refuse_columns, function, spec.target, columns)
     elif spec.kind == "visible_tests":
         function = functools.partial(_share_of_visible, CodeReward(verifier))
         check = functools.partial(_refuse_without, "visible_tests")
@@ -179,8 +181,11 @@ def _refuse_without(field: str, problems: Sequence[Problem]) -> None:
             )
 
 
-def _refuse_columns(function: RewardFunction, target: str, problems: Sequence[Problem]) -> None:
-    columns = {*PROBLEM_COLUMNS, *(name for problem in problems for name in problem.meta)}
+def _refuse_columns(
+    function: RewardFunction, target: str, others: Sequence[str], problems: Sequence[Problem]
+) -> None:
+    of_meta = (name for problem in problems for name in problem.meta)
+    columns = {*PROBLEM_COLUMNS, *of_meta, *others}
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a builtin: only a call would tell

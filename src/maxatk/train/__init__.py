@@ -3,6 +3,7 @@
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.distill import DistillRecipe, distill
 from maxatk.train.preview import Preview, preview
+from maxatk.train.programs import Programs
 from maxatk.train.run import TrainRecipe, check_settings, train
 from maxatk.train.trainer import MaxAtKTrainer
 
@@ -11,6 +12,7 @@ __all__ = [
     "MaxAtKConfig",
     "MaxAtKTrainer",
     "Preview",
+    "Programs",
     "TrainRecipe",
     "check_settings",
     "distill",

@@ -12,10 +12,16 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder, why_missing
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
-from maxatk.rewards import load_rewards
 from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
-from maxatk.train.run import TrainRecipe, check_settings, lora_config, to_dataset
-from maxatk.train.signal_groups import refuse_unknown_part
+from maxatk.train.environments import refuse_template
+from maxatk.train.run import (
+    TrainRecipe,
+    check_settings,
+    load_functions,
+    lora_config,
+    to_dataset,
+)
+from maxatk.verifier.rewards import ENVIRONMENTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +91,7 @@ def preview(recipe: TrainRecipe) -> Preview:
     arithmetic = plan(config, problems=None if problems is None else len(problems))
     longest: int | None = None
     unchecked = ""
-    chat = False
+    tokenizer = None
     try:
         reason = None if os.path.isdir(recipe.model) else why_missing(recipe.model)
         if reason is not None:
@@ -97,23 +103,26 @@ def preview(recipe: TrainRecipe) -> Preview:
             longest = max(
                 len(prompt_ids(tokenizer, problem.prompt, recipe.prompt)) for problem in problems
             )
-            chat = tokenizer.chat_template is not None
     except OSError as error:
         if os.path.isdir(recipe.model):
             raise MissingFileError(f"model: {recipe.model!r}: {error}") from error
         unchecked = f"the hub does not give the config of {recipe.model!r} here"
-    rewards = _tried(recipe, config, problems, chat=chat)
+    rewards = _tried(recipe, config, problems, tokenizer)
     return Preview(recipe, arithmetic, unchecked, longest, rewards, recipe.trainer)
 
 
 def _tried(
-    recipe: TrainRecipe, config: MaxAtKConfig, problems: list[Problem] | None, *, chat: bool
+    recipe: TrainRecipe, config: MaxAtKConfig, problems: list[Problem] | None, tokenizer: Any
 ) -> dict[str, list[float | str | None]]:
-    """Check the packages, functions and columns of the reward, and call own functions once."""
+    """Check the packages, functions and columns of the reward, and call own functions once.
+
+    The tokenizer is None where it is not here.
+    """
+    chat = tokenizer is not None and tokenizer.chat_template is not None
     with dataclasses.replace(recipe.verifier, workers=1).open() as verifier:
-        rewards = load_rewards(recipe.reward, selection=config.selection, verifier=verifier)
-        names = [reward.__name__ for reward in rewards]
-        refuse_unknown_part(config.groups_with_signal, rewards, names)
+        rewards, environment, tools = load_functions(recipe, config, verifier=verifier)
+        if tokenizer is not None:
+            refuse_template(tokenizer, environment=environment, tools=tools)
         if not problems:
             return {}
         for reward in rewards:
@@ -122,6 +131,11 @@ def _tried(
     texts = ["", "1", three[2].answer or "I do not know."]
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
     columns = to_dataset(three, chat=chat, prompt=recipe.prompt).to_dict()
+    if environment is not None:
+        environments = [environment() for _ in three]
+        for place, environment_of_row in enumerate(environments):
+            environment_of_row.reset(**{name: column[place] for name, column in columns.items()})
+        columns[ENVIRONMENTS] = environments
     prompts = columns.pop("prompt")
     values_by_name: dict[str, list[float | str | None]] = {}
     for reward in rewards:

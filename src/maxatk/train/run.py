@@ -8,7 +8,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from datasets import Dataset
 from transformers import PrinterCallback
@@ -20,15 +20,26 @@ from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingDepe
 from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems
 from maxatk.records import Problem
-from maxatk.rewards import load_rewards, read_spec
+from maxatk.rewards import Reward, load_rewards, read_spec
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping, masked
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.environments import (
+    Factory,
+    Tools,
+    describe,
+    load_environment,
+    load_tools,
+    read_environment,
+    read_tools,
+    refuse_template,
+)
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier, VerifierSettings
+from maxatk.verifier.rewards import ENVIRONMENTS
 
 Settings = TypeVar("Settings")
 
@@ -51,6 +62,8 @@ class TrainRecipe:
     `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
     `out` the folder of the trained model, `reward` what `maxatk.rewards.read_spec` takes, `trainer`
     fields of `MaxAtKConfig`, `peft` those of peft's LoraConfig (None trains the whole model).
+    `environment` is "programs", `file.py:Name`, or a mapping of such a `name` and its arguments;
+    `tools` are functions, `file.py:function`, that the model may call.
     """
 
     model: str
@@ -61,9 +74,13 @@ class TrainRecipe:
     trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
     peft: dict[str, Any] | None = None
     prompt: PromptSettings = dataclasses.field(default_factory=PromptSettings)
+    environment: Any = None
+    tools: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         read_spec(self.reward)
+        read_environment(self.environment)
+        read_tools(self.tools)
 
 
 def train(
@@ -99,9 +116,8 @@ def train(
     chat = tokenizer.chat_template is not None
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
     with opening as opened, quiet_libraries():
-        rewards = load_rewards(recipe.reward, selection=config.selection, verifier=opened)
-        names = [reward.__name__ for reward in rewards]
-        refuse_unknown_part(config.groups_with_signal, rewards, names)
+        rewards, environment, tools = load_functions(recipe, config, verifier=opened)
+        refuse_template(tokenizer, environment=environment, tools=tools)
         for reward in rewards:
             reward.check(problems)
         trainer = MaxAtKTrainer(
@@ -112,10 +128,35 @@ def train(
             train_dataset=to_dataset(problems, chat=chat, prompt=recipe.prompt),
             callbacks=[Reporter(progress, write_line)],
             peft_config=adapter,
+            environment_factory=environment,
+            tools=tools or None,
         )
         about = {"rollouts": trainer.rollouts, "reward": describe_reward(recipe.reward)}
+        about |= describe(recipe.environment, recipe.tools)
         fit(trainer, recipe, out, {"isolation": dict(opened.isolation), **about})
     return out
+
+
+class Functions(NamedTuple):
+    """What a recipe names of functions and classes."""
+
+    rewards: list[Reward]
+    environment: Factory | None
+    tools: Tools
+
+
+def load_functions(recipe: TrainRecipe, config: MaxAtKConfig, *, verifier: Verifier) -> Functions:
+    """Return the rewards, the environment and the tools of a recipe; raises as `train`."""
+    environment = load_environment(recipe.environment, verifier=verifier)
+    rewards = load_rewards(
+        recipe.reward,
+        selection=config.selection,
+        verifier=verifier,
+        columns=[] if environment is None else [ENVIRONMENTS],
+    )
+    names = [reward.__name__ for reward in rewards]
+    refuse_unknown_part(config.groups_with_signal, rewards, names)
+    return Functions(rewards, environment, load_tools(recipe.tools))
 
 
 def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:

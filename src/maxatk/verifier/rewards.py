@@ -35,12 +35,16 @@ _COLUMNS = (
     "tolerance",
 )
 
+ENVIRONMENTS = "environments"
+"""The column in which TRL hands the environment of each completion to a reward function."""
+
 
 class CodeReward:
     """A reward function in TRL's shape: passed / declared tests, or `binary` whether all passed.
 
-    None where the verifier itself failed. `verdicts` are those of the last call. Raises
-    InvalidValueError for rows that do not form tests.
+    Of a rollout in an environment that has a `submission`, that program is verified. None where the
+    verifier itself failed. `verdicts` are those of the last call. Raises InvalidValueError for rows
+    that do not form tests.
     """
 
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
@@ -55,9 +59,8 @@ class CodeReward:
         completions: Sequence[Completion] = (),
         **columns: Any,
     ) -> list[float | None]:
-        """Return one reward a completion; those that are conversations count by their last message.
+        """Return one reward a completion; `judged_text` says which text of it is judged.
 
-        A prompt that ends with the opening tag of a thought has begun the completion's reasoning.
         The column `tests` of the dataset is needed, and `compare`, `time_limit_s`,
         `memory_limit_mb`, `entry_point`, `checker` and `tolerance` are used as in a `Problem`.
         """
@@ -68,8 +71,9 @@ class CodeReward:
                     f"{name}: {len(column)} rows for {len(completions)} completions; the dataset "
                     f"needs a column `{name}`"
                 )
-        if prompts is not None and len(prompts) == len(completions):
-            used["prompt"] = prompts
+        for name, column in {"prompt": prompts, ENVIRONMENTS: columns.get(ENVIRONMENTS)}.items():
+            if column is not None and len(column) == len(completions):
+                used[name] = column
         jobs = [
             self._job(completion, {name: column[i] for name, column in used.items()})
             for i, completion in enumerate(completions)
@@ -90,20 +94,9 @@ class CodeReward:
 
     def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
         """Return the job of a completion; raises InvalidValueError for a row without tests."""
-        is_list = not isinstance(row["tests"], (str, Mapping, type(None)))
-        require(is_list, "tests", "a list of tests in each row", row["tests"])
-        tests = [
-            test if isinstance(test, TestCase) else TestCase.from_json(test)
-            for test in row["tests"]
-        ]
-        fields = {name: row[name] for name in _COLUMNS if name in row}
-        fields["tests"] = tuple(tests)
-        # A column `checker` says how to compare: data sets need no column `compare` beside it.
-        fields["compare"] = row.get("compare") or ("checker" if row.get("checker") else None)
-        problem = Problem("-", "", **fields)
-        entry_point = problem.entry_point or called_name(tests)
-        text = opening_of(row.get("prompt")) + completion_text(completion)
-        program = self.verifier.program_of(text, entry_point)
+        problem = problem_of_row(row)
+        entry_point = problem.entry_point or called_name(problem.tests)
+        program = self.verifier.program_of(judged_text(completion, row), entry_point)
         return problem_job(program, problem)
 
 
@@ -216,11 +209,43 @@ def as_reward(verdict: Verdict, *, binary: bool) -> float | None:
     return float(reward == 1.0) if binary and reward is not None else reward
 
 
+def problem_of_row(row: Mapping[str, Any]) -> Problem:
+    """Return what a row of a data set says of its tests; raises InvalidValueError without them."""
+    is_list = not isinstance(row["tests"], (str, Mapping, type(None)))
+    require(is_list, "tests", "a list of tests in each row", row["tests"])
+    tests = [
+        test if isinstance(test, TestCase) else TestCase.from_json(test) for test in row["tests"]
+    ]
+    fields = {name: row[name] for name in _COLUMNS if name in row}
+    fields["tests"] = tuple(tests)
+    # A column `checker` says how to compare: data sets need no column `compare` beside it.
+    fields["compare"] = row.get("compare") or ("checker" if row.get("checker") else None)
+    return Problem("-", "", **fields)
+
+
+def judged_text(completion: Completion, row: Mapping[str, Any]) -> str:
+    """Return the text of a completion that decides its reward.
+
+    It is what was submitted to the environment of the row ("" for nothing), where that has a
+    `submission`, and otherwise the completion's text, behind the opening tag of a thought where
+    the row's prompt ends with one and so has begun it.
+    """
+    environment = row.get(ENVIRONMENTS)
+    if environment is not None and hasattr(environment, "submission"):
+        return environment.submission or ""
+    return opening_of(row.get("prompt")) + completion_text(completion)
+
+
 def completion_text(completion: Completion) -> str:
-    """Return the text of a completion: itself, or the last message of a conversation."""
+    """Return the text of a completion: itself, or a conversation's last message of the assistant.
+
+    A conversation may end with the message of a tool or of an environment, which the policy has not
+    written.
+    """
     if isinstance(completion, str):
         return completion
-    content = completion[-1].get("content") if completion else None
+    of_policy = [turn for turn in completion if turn.get("role", "assistant") == "assistant"]
+    content = of_policy[-1].get("content") if of_policy else None
     if isinstance(content, str):
         return content
     # A message of a model that also sees images is a list of parts; only some of them have text.

@@ -1,0 +1,101 @@
+"""The keys `environment` and `tools` of a training recipe: read, loaded and checked."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import trl
+
+from maxatk.check import needing, require
+from maxatk.errors import InvalidValueError
+from maxatk.functions import digest_of_file, load_function
+from maxatk.train.programs import Programs
+from maxatk.verifier import Verifier
+
+PROGRAMS = "programs"
+"""The name of `Programs` in a recipe."""
+
+Factory: TypeAlias = Callable[[], Any]
+Tools: TypeAlias = list[Callable[..., Any]]
+
+_ALLOWED = f"{PROGRAMS}, module:Name, file.py:Name, or {{name: one of these, and its arguments}}"
+
+
+def read_environment(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return name and arguments of a recipe's `environment`; raises InvalidValueError."""
+    if value is None:
+        return None
+    arguments: dict[str, Any] = {}
+    name = value
+    if isinstance(value, Mapping):
+        arguments = dict(value)
+        name = arguments.pop("name", None)
+    is_name = isinstance(name, str) and (name == PROGRAMS or ":" in name)
+    require(is_name, "environment", _ALLOWED, value)
+    return name, arguments
+
+
+def read_tools(value: Any) -> list[str]:
+    """Return the names of a recipe's `tools`; raises InvalidValueError for anything else."""
+    names = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    require(names, "tools", "a list of module:function or file.py:function", value)
+    return list(value)
+
+
+def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
+    """Return what makes the environments that a recipe names, None for none.
+
+    `Programs` runs the visible tests on `verifier`. Raises InvalidValueError for a name without a
+    class that has `reset`, and for arguments that it does not take; MissingFileError without file.
+    """
+    spec = read_environment(value)
+    if spec is None:
+        return None
+    name, arguments = spec
+    made_by: Any = Programs
+    if name == PROGRAMS:
+        arguments["verifier"] = verifier
+    else:
+        made_by = load_function(name, field="environment")
+        is_environment = not inspect.isclass(made_by) or hasattr(made_by, "reset")
+        require(is_environment, "environment", "a class with a method `reset`", name)
+    try:
+        inspect.signature(made_by).bind(**arguments)
+    except TypeError as error:
+        raise InvalidValueError(
+            f"environment: {name!r} cannot be made with {sorted(arguments)}: {error}"
+        ) from error
+    if name == PROGRAMS:
+        made_by(**arguments)  # refuses values that are not allowed, before the model is loaded
+    return functools.partial(made_by, **arguments)
+
+
+def load_tools(value: Any) -> Tools:
+    """Return the functions that a recipe names; raises as `load_function`."""
+    return [load_function(name, field="tools") for name in read_tools(value)]
+
+
+def refuse_template(tokenizer: Any, *, environment: Factory | None, tools: Tools) -> None:
+    """Raise InvalidValueError for a chat template that cannot show the calls of tools."""
+    if environment is None and not tools:
+        return
+    with needing(f"trl {trl.__version__}: tools and environments need 1.16: pip install trl==1.16"):
+        from trl.chat_template_utils import supports_tool_calling
+    field = "tools" if environment is None else "environment"
+    if not supports_tool_calling(tokenizer):
+        raise InvalidValueError(
+            f"{field}: needs a model whose chat template shows calls of tools and their answers, "
+            "which this model's does not; allowed: another model, or another prompt.template"
+        )
+
+
+def describe(environment: Any, tools: Any) -> dict[str, Any]:
+    """Return the SHA-256 of the files that a recipe's keys name, for the record of a run."""
+    spec = read_environment(environment)
+    names = [*([] if spec is None else [spec[0]]), *read_tools(tools)]
+    digests = {name: digest_of_file(name) for name in names}
+    of_files = {name: digest for name, digest in digests.items() if digest is not None}
+    return {"files": of_files} if of_files else {}

@@ -1,0 +1,118 @@
+"""The verifier as an environment of TRL: write a program, see which example fails, write again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from maxatk.check import positive, require, whole
+from maxatk.records import Outcome, TestCase, TestResult
+from maxatk.verifier import Verifier, called_name, problem_job
+from maxatk.verifier.rewards import problem_of_row, shared_verifier
+
+_MOST = 200  # characters of each part of an answer
+_NO_EXAMPLES = "The program is kept. There are no examples to run it on."
+_ALL_PASS = "All examples pass."
+_NOT_RUN = "The examples could not be run. The program is kept."
+_NO_TURNS = "There is no turn left. The last program that was run counts."
+
+
+class Programs:
+    """An `environment_factory` of TRL in which a model submits programs and sees what they do.
+
+    The model's tool is `submit`. Its answer is the first of the row's `visible_tests` that fails.
+    `submission` is the last program, which a reward by tests (`code_reward`, or `continuous` and
+    `binary` of a recipe) verifies on the row's `tests`: all programs of a batch at once.
+
+    Args:
+        turns: How many programs of a rollout are run; later ones do not count.
+        time_limit: The most CPU seconds of a visible test. TRL calls `submit` for one rollout after
+            the other, so that a batch may wait this long for every one of its programs.
+        verifier: What runs the visible tests; by default the one that `code_reward` uses.
+
+    Raises InvalidValueError for values that are not allowed.
+    """
+
+    def __init__(
+        self, *, turns: int = 2, time_limit: float = 1.0, verifier: Verifier | None = None
+    ) -> None:
+        whole("turns", turns, 1)
+        positive("time_limit", time_limit)
+        self._turns = turns
+        self._time_limit = time_limit
+        self._verifier = verifier
+        self._row: dict[str, Any] = {}
+        self._turn = 0
+        self.submission: str | None = None
+
+    def reset(self, **row: Any) -> None:
+        """Begin a rollout on a row of the data set, whose columns are those of a `Problem`."""
+        self._row = {**row, "tests": row.get("visible_tests") or []}
+        self._turn = 0
+        self.submission = None
+
+    def submit(self, program: str) -> str:
+        """Run a program on the examples of the task.
+
+        Args:
+            program: The whole Python program.
+
+        Returns:
+            Whether all examples pass, or the first one that does not.
+        """
+        require(isinstance(program, str), "program", "text", program)
+        if self._turn >= self._turns:
+            return _NO_TURNS
+        answer = self._answer(program)
+        self._turn += 1
+        self.submission = program
+        left = self._turns - self._turn
+        return f"{answer}\nTurns left: {left}."
+
+    def _answer(self, program: str) -> str:
+        problem = problem_of_row(self._row)
+        if not problem.tests:
+            return _NO_EXAMPLES
+        verifier = self._verifier or shared_verifier(None, "wrong")
+        entry_point = problem.entry_point or called_name(problem.tests)
+        job = problem_job(verifier.program_of(program, entry_point), problem)
+        limit = min(self._time_limit, job.time_limit or self._time_limit)
+        [verdict] = verifier.verify_many([dataclasses.replace(job, time_limit=limit)])
+        return _first_failure(problem.tests, verdict.tests)
+
+
+def _first_failure(tests: Sequence[TestCase], results: Sequence[TestResult]) -> str:
+    """Return what is said of the first test that failed, in a few short lines."""
+    for test, result in zip(tests, results, strict=True):
+        if result.outcome is Outcome.INFRA_ERROR:
+            return _NOT_RUN
+        if result.outcome is not Outcome.PASSED:
+            return _failure(test, result)
+    return _ALL_PASS
+
+
+def _failure(test: TestCase, result: TestResult) -> str:
+    lines = [f"Failed: {str(result.outcome).replace('_', ' ')}."]
+    if test.input is not None:
+        lines.append(f"Input: {_beginning(test.input)}")
+    if test.call is not None:
+        lines.append(f"Call: {_beginning(test.call)}")
+    if test.output is not None:
+        lines.append(f"Expected: {_beginning(test.output)}")
+    if result.outcome is Outcome.WRONG_ANSWER and test.check is None:
+        lines.append(f"Got: {_beginning(result.got)}")
+    elif result.stderr:
+        lines.append(f"Error: {_end(result.stderr)}")
+    return "\n".join(lines)
+
+
+def _beginning(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _MOST else text[:_MOST] + "…"
+
+
+def _end(text: str) -> str:
+    # A traceback names the exception at its end.
+    text = text.strip()
+    return text if len(text) <= _MOST else "…" + text[-_MOST:]

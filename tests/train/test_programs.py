@@ -1,0 +1,386 @@
+"""The verifier as an environment: programs that are written, tried and written again."""
+
+import copy
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from datasets import Dataset
+from safetensors.torch import load_file
+from trl import GRPOConfig, GRPOTrainer
+
+from maxatk import advantages
+from maxatk.cli.main import main
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
+from maxatk.settings import from_mapping
+from maxatk.train import MaxAtKTrainer, Programs, TrainRecipe, preview, train
+from maxatk.verifier import CodeReward, Verifier, code_reward
+from maxatk.view.server import View
+from maxatk.view.watched import WatchedTraining
+from tiny import save_tiny_model
+from tool_model import save_tool_model
+
+from .conftest import config
+
+GROUP = 4
+
+
+def row(n):
+    """A problem whose answer is the input, or one more; its first test is visible."""
+    tests = [{"input": str(i), "output": str(i + n % 2)} for i in range(5)]
+    prompt = f"find{n} {n % 10}"
+    return {"prompt": prompt, "tests": tests, "visible_tests": tests[3:4]}
+
+
+@pytest.fixture(scope="module")
+def tool_model(tmp_path_factory):
+    return save_tool_model(tmp_path_factory.mktemp("tool-model"))
+
+
+@pytest.fixture
+def rows():
+    chat = [{**row(n), "prompt": [{"role": "user", "content": row(n)["prompt"]}]} for n in range(8)]
+    return Dataset.from_list(chat)
+
+
+@pytest.fixture
+def recipe(tmp_path, tool_model):
+    """The recipe of docs/agents.md, on a tiny model."""
+    problems = tmp_path / "problems.jsonl"
+    write_jsonl(problems, ({"id": f"p{n}", **row(n)} for n in range(8)))
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    shown = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    trainer = {
+        "k": 2, "num_generations": GROUP, "max_steps": 4, "save_steps": 2, "use_cpu": True,
+        "per_device_train_batch_size": 8, "max_completion_length": 300, "learning_rate": 1e-2,
+        "report_to": "none", "logging_steps": 1,
+    }  # fmt: skip
+    files = {"model": str(tool_model), "problems": str(problems), "out": str(tmp_path / "out")}
+    return {**shown, **files, "trainer": {**shown["trainer"], **trainer}}
+
+
+@pytest.fixture
+def programs(verifier):
+    return Programs(turns=2, time_limit=0.5, verifier=verifier)
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    with Verifier(workers=2, time_limit=1.0, memory_limit=1 << 29) as shared:
+        yield shared
+
+
+def test_the_first_example_that_fails_is_told_until_the_turns_are_over(programs):
+    assert programs.reset(**row(1)) is None
+    answer = programs.submit("print(input())")
+    assert answer == "Failed: wrong answer.\nInput: 3\nExpected: 4\nGot: 3\nTurns left: 1."
+    assert programs.submit("print(int(input()) + 1)") == "All examples pass.\nTurns left: 0."
+    assert programs.submission == "print(int(input()) + 1)"
+    assert programs.submit("print(0)").startswith("There is no turn left.")
+    assert programs.submission == "print(int(input()) + 1)"
+    programs.reset(**row(2))
+    assert programs.submission is None
+    assert "Turns left: 1." in programs.submit("print(9)")
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("while 1: pass", "Failed: time limit."),
+        ("print((", "Failed: compile error."),
+        ("1 / 0", "Error: Traceback"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise ValueError('x' * 5000)", "…"),
+        ("print('y' * 5000)", "Got: " + "y" * 200 + "…\n"),
+        ("```python\nprint(4)\n```", "All examples pass."),
+    ],
+)
+def test_what_is_told_is_short_whatever_a_program_does(programs, program, told):
+    programs.reset(**row(1))
+    begun = time.monotonic()
+    answer = programs.submit(program)
+    assert told in answer
+    assert len(answer) < 1000
+    assert time.monotonic() - begun < 8  # the limit is of 0.5 s
+
+
+def test_calls_checks_and_problems_without_examples(programs):
+    programs.reset(visible_tests=[{"call": "f(2)", "output": "4"}])
+    assert "Call: f(2)\nExpected: 4\nGot: 3" in programs.submit("def f(x): return x + 1")
+    check = "def check(f):\n    assert f(2) == 4, 'four is wanted'"
+    programs.reset(visible_tests=[{"check": check}], entry_point="f")
+    assert "four is wanted" in programs.submit("def f(x): return x + 1")
+    programs.reset(visible_tests=None)
+    assert programs.submit("print(1)").startswith("The program is kept. There are no examples")
+    assert programs.submission == "print(1)"
+
+
+def test_a_call_without_a_program_takes_no_turn(programs):
+    programs.reset(**row(1))
+    with pytest.raises(InvalidValueError, match="must be text"):
+        programs.submit(5)
+    assert programs.submission is None
+    assert "Turns left: 1." in programs.submit("print(4)")
+
+
+@pytest.mark.parametrize("settings", [{"turns": 0}, {"turns": 1.5}, {"time_limit": 0}])
+def test_settings_that_are_not_allowed_are_refused(settings):
+    with pytest.raises(InvalidValueError, match=next(iter(settings))):
+        Programs(**settings)
+
+
+def test_the_reward_is_that_of_the_last_program_and_one_batch_has_all(verifier):
+    batches = []
+
+    class Counting(Verifier):
+        def verify_many(self, items, **others):
+            batches.append(len(items))
+            return super().verify_many(items, **others)
+
+    environments = []
+    for program in ("print(4)", "print(int(input()) + 1)", None):
+        environment = Programs(verifier=verifier)
+        environment.reset(**row(1))
+        if program is not None:
+            environment.submit("print(9)")
+            environment.submit(program)
+        environments.append(environment)
+    talk = [{"role": "assistant", "content": "```python\nprint(int(input()) + 1)\n```"}]
+    tests = [row(1)["tests"]] * 3
+    with Counting(workers=1) as counting:
+        reward = CodeReward(counting)
+        prompts = ["<think>"] * 3  # a thought that is begun has nothing to do with a submission
+        values = reward(prompts, [talk] * 3, tests=tests, environments=environments)
+        assert values == [0.2, 1.0, 0.0]
+        assert reward(None, [talk] * 3, tests=tests) == [1.0] * 3
+    assert batches == [3, 3]
+
+
+class Spy(MaxAtKTrainer):
+    """Keeps the submissions and rewards of every rollout batch, and its advantages."""
+
+    kept = ()
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        rewards = self._rollout.rewards.copy()
+        submissions = [environment.submission for environment in self.environments]
+        batch = (inputs, submissions, rewards, output["advantages"].numpy(), output["tool_mask"])
+        self.kept = (*self.kept, batch)
+        return output
+
+
+def check_batches(trainer, verifier):
+    """Compare rewards with the hidden tests of the submissions, and advantages with the oracle."""
+    has_signal = False
+    for inputs, submissions, rewards, found, tool_mask in trainer.kept:
+        by_hand = []
+        for inputs_of_row, program in zip(inputs, submissions, strict=True):
+            tests = [TestCase.from_json(test) for test in inputs_of_row["tests"]]
+            by_hand.append(0.0 if program is None else verifier.verify(program, tests).reward)
+        np.testing.assert_allclose(rewards.ravel(), by_hand, atol=1e-6)
+        expected = GROUP * advantages(rewards, "bon_loo1", 2)
+        np.testing.assert_allclose(found, expected.ravel(), atol=1e-5)
+        has_signal |= bool((expected != 0).any())
+        assert (tool_mask == 0).any()  # something was told, and it is in no loss
+    assert has_signal
+
+
+def test_it_trains_with_the_advantages_of_whole_rollouts(tmp_path, tool_model, rows, verifier):
+    args = config(
+        tmp_path, method="bon_loo1", max_completion_length=300, max_steps=3, num_generations=GROUP
+    )
+    trainer = Spy(
+        model=str(tool_model),
+        reward_funcs=[CodeReward(verifier)],
+        args=args,
+        train_dataset=rows,
+        environment_factory=lambda: Programs(turns=3, verifier=verifier),
+    )
+    trainer.train()
+    assert len(trainer.kept) == 3
+    check_batches(trainer, verifier)
+    assert trainer.state.log_history[0]["tools/call_frequency"] > 0
+
+
+def test_an_unmodified_trainer_takes_it_too(tmp_path, tool_model, rows):
+    args = GRPOConfig(
+        output_dir=str(tmp_path), num_generations=GROUP, per_device_train_batch_size=8,
+        max_completion_length=300, max_steps=2, learning_rate=1e-2, use_cpu=True, bf16=False,
+        report_to="none", save_strategy="no", logging_steps=1,
+    )  # fmt: skip
+    trainer = GRPOTrainer(
+        model=str(tool_model),
+        reward_funcs=code_reward,
+        args=args,
+        train_dataset=rows,
+        environment_factory=Programs,
+    )
+    before = copy.deepcopy(trainer.model.state_dict())
+    trainer.train()
+    rewards = [r["reward"] for r in trainer.state.log_history if "reward" in r]
+    assert len(rewards) == 2
+    assert max(rewards) > 0
+    after = trainer.model.state_dict()
+    assert any(not torch.equal(after[name], before[name]) for name in before)
+
+
+def recorded(folder, kind):
+    lines = (folder / "groups.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if kind in line]
+
+
+def test_a_recipe_that_is_killed_and_resumed_gives_the_same_weights(tmp_path, recipe, started):
+    path = tmp_path / "recipe.yaml"
+    recipe["trainer"] |= {"max_steps": 8, "save_steps": 3}
+    path.write_text(yaml.safe_dump(recipe))
+    killed = tmp_path / "killed"
+    whole = tmp_path / "whole"
+    command = [sys.executable, "-m", "maxatk", "train", str(path), f"out={killed}"]
+    process = started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    file = killed / "groups.jsonl"
+    while process.poll() is None and not (file.exists() and b'"step":5' in file.read_bytes()):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert main(["train", str(path), f"out={killed}"]) == 0
+    assert main(["train", str(path), f"out={whole}"]) == 0
+    assert recorded(killed, "group") == recorded(whole, "group")
+    first = load_file(killed / "model.safetensors")
+    second = load_file(whole / "model.safetensors")
+    assert all(torch.equal(first[name], second[name]) for name in second)
+
+
+def test_a_training_by_a_recipe_can_be_watched(tmp_path, recipe):
+    recipe["trainer"]["max_steps"] = 2
+    out = train(from_mapping(TrainRecipe, recipe, where="recipe"))
+    record = json.loads((out / "train.json").read_text())
+    assert record["recipe"]["environment"] == {"name": "programs", "turns": 3}
+    with View({"out": WatchedTraining(out)}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with urllib.request.urlopen(f"{server.address}api/group?run=0&step=1&place=0") as answer:
+            group = json.load(answer)
+        server.shutdown()
+    for sample in group["samples"]:
+        assert sample["tests"] == 5
+        assert sample["reward"] == pytest.approx(sample["passed"] / 5)
+
+
+OWN = """
+class Guess:
+    def __init__(self, goal=3):
+        self.goal = goal
+        self.best = 0.0
+
+    def reset(self, **row):
+        self.best = 0.0
+
+    def guess(self, x: int) -> str:
+        '''Guess the number.
+
+        Args:
+            x: The guess.
+
+        Returns:
+            Whether it is right.
+        '''
+        self.best = max(self.best, 1 - abs(x - self.goal) / 9)
+        return 'right' if x == self.goal else 'wrong'
+
+def closeness(prompts, completions, environments, **_):
+    return [environment.best for environment in environments]
+
+def guess(x: int) -> str:
+    '''Guess the number.
+
+    Args:
+        x: The guess.
+
+    Returns:
+        Whether it is right.
+    '''
+    return 'right' if x == 3 else 'wrong'
+
+def calls(completions, **_):
+    return [sum(turn['role'] == 'tool' for turn in talk) / 9 for talk in completions]
+"""
+
+
+@pytest.fixture
+def guesses(tmp_path, recipe):
+    """A recipe whose model guesses, and a file with an environment, tools and rewards."""
+    from tool_model import call
+
+    model = save_tool_model(tmp_path / "guesses", [call("guess", x=x) for x in range(6)])
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    del recipe["environment"]
+    return {**recipe, "model": str(model)}, own
+
+
+def test_an_environment_and_a_reward_of_ones_own(guesses):
+    recipe, own = guesses
+    recipe |= {"environment": {"name": f"{own}:Guess", "goal": 5}, "reward": f"{own}:closeness"}
+    settings = from_mapping(TrainRecipe, recipe, where="recipe")
+    assert preview(settings).rewards == {"closeness": [0.0, 0.0, 0.0]}
+    out = train(settings)
+    record = json.loads((out / "train.json").read_text())
+    assert list(record["files"]) == [f"{own}:Guess"]
+    rewards = {s["reward"] for group in recorded(out, "group") for s in group["samples"]}
+    possible = {0.0, *(1 - (5 - x) / 9 for x in range(6))}
+    assert len(rewards) > 1
+    assert all(min(abs(reward - value) for value in possible) < 1e-6 for reward in rewards)
+
+
+def test_tools_of_ones_own(guesses):
+    recipe, own = guesses
+    recipe |= {"tools": [f"{own}:guess"], "reward": f"{own}:calls"}
+    out = train(from_mapping(TrainRecipe, recipe, where="recipe"))
+    rewards = {s["reward"] for group in recorded(out, "group") for s in group["samples"]}
+    assert len(rewards) > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"environment": "program"}, InvalidValueError, "environment: must be programs, module:N"),
+        ({"environment": {"turns": 2}}, InvalidValueError, "environment: must be programs"),
+        ({"environment": {"name": "programs", "turns": 0}}, InvalidValueError, "turns: must be"),
+        ({"environment": {"name": "programs", "turn": 2}}, InvalidValueError, "'turn'"),
+        ({"environment": "none.py:A"}, MissingFileError, "environment: 'none.py' does not exist"),
+        ({"environment": "json:JSONDecoder"}, InvalidValueError, "a class with a method `reset`"),
+        ({"tools": "a.py:f"}, InvalidValueError, "tools: must be list, got 'a.py:f'"),
+        ({"tools": [3]}, InvalidValueError, "tools"),
+        ({"tools": ["json:none"]}, InvalidValueError, "tools: 'json' has no function 'none'"),
+    ],
+)
+@pytest.mark.parametrize("look", [train, preview])
+def test_what_is_not_allowed_is_refused_before_any_work(recipe, look, changes, error, message):
+    recipe |= changes
+    with pytest.raises(error, match=message):
+        look(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+
+@pytest.mark.parametrize("look", [train, preview])
+def test_a_model_without_a_template_for_tools_is_refused(tmp_path, recipe, look):
+    recipe["model"] = str(save_tiny_model(tmp_path / "plain"))
+    with pytest.raises(InvalidValueError, match="environment: needs a model whose chat template"):
+        look(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+
+def test_a_problem_without_hidden_tests_is_named(recipe, tmp_path):
+    problem = Problem("bare", "find", visible_tests=(TestCase(input="1", output="1"),))
+    write_jsonl(tmp_path / "problems.jsonl", [problem.to_json()])
+    with pytest.raises(InvalidValueError, match="Problem 'bare': has no tests"):
+        train(from_mapping(TrainRecipe, recipe, where="recipe"))
