@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> NoReturn:
         sys.path.append(os.path.realpath(folder))
     execution.prepare_interpreter()
     # SIGCHLD waits until it is asked for; all processes below inherit this.
-    signals.pthread_sigmask(signals.SIG_BLOCK, supervise.CHILD_DIED)
+    signals.pthread_sigmask(signals.SIG_BLOCK, (*supervise.CHILD_DIED, signals.SIGTERM))
     for name in filter(None, modules.split(",")):
         __import__(name)
     machine = os.uname().machine
@@ -55,8 +55,7 @@ def main(arguments: list[str]) -> NoReturn:
         base_memory = int(file.read().split()[0]) * 4096
     checker_files: list[int] = []
     layers = isolate.enter_namespaces(paths, uid, checker_files)
-    if layers["pid_namespace"] is True:
-        _become_first_process(descriptors)
+    _leave_a_keeper(descriptors)
     layers = isolate.drop_privileges(layers, paths, uid)
     # A change of user clears it; the new parent may also have died in the meantime.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
@@ -85,14 +84,25 @@ def main(arguments: list[str]) -> NoReturn:
     _serve(context, requests, replies)
 
 
-def _become_first_process(descriptors: list[int]) -> None:
-    """Fork into the new process namespace; the parent only waits, and holds no pipe open."""
+def _leave_a_keeper(descriptors: list[int]) -> None:
+    """Go on in a child, which is process 1 of the new process namespace if there is one.
+
+    Its parent, the keeper, holds no pipe open. When the child ends, or the host sends SIGTERM, it
+    waits for everything below, which nobody else would do where the host's process 1 takes no care
+    of orphans: each would stay there as a zombie.
+    """
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     pid = os.fork()
     if pid == 0:
+        signals.pthread_sigmask(signals.SIG_UNBLOCK, (signals.SIGTERM,))
         return
     for descriptor in descriptors:
         os.close(descriptor)
-    os.waitpid(pid, 0)
+    # A SIGCHLD may be of an earlier child: of any other, this one has not ended.
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        if signals.sigwait((*supervise.CHILD_DIED, signals.SIGTERM)) == signals.SIGTERM:
+            os.kill(pid, signals.SIGKILL)  # what is below dies with its parent
+    _await_all()
     os._exit(0)
 
 
@@ -144,6 +154,11 @@ def _sweep(group: int) -> None:
         os.killpg(group, signals.SIGKILL)
     except ProcessLookupError:
         return
+    _await_all()
+
+
+def _await_all() -> None:
+    """Wait for all children, and for the orphans that have become such."""
     while True:
         try:
             os.waitpid(-1, 0)
