@@ -147,7 +147,7 @@ def test_the_page_grows_with_the_file(served, tmp_path):
         "reward", "max@2", "entropy", "frac_groups_without_signal", "step_time",
     ]  # fmt: skip
     assert rows_of(found(served, "api/tables?most=9"))[1] == [
-        "a, 4", "0.400", "0.800", "1.500", "2",
+        "a, 4", "0.500", "0.750", "1.500", "2",
     ]  # fmt: skip
     with (tmp_path / "a" / GROUPS).open("ab") as file:
         whole = json.dumps(a_group(6, "p0"), separators=(",", ":")).encode() + b"\n"
@@ -161,12 +161,29 @@ def test_the_page_grows_with_the_file(served, tmp_path):
     ]
 
 
+def test_a_step_has_its_own_values_where_the_log_has_means_of_several(tmp_path):
+    folder = tmp_path / "windowed"
+    log = GroupLog(folder / GROUPS, step=0, about={"method": "bon_loo1", "max_steps": 100})
+    for step, rewards in ((1, [0.0, 0.0]), (2, [1.0, 0.0]), (3, [1.0, 1.0])):
+        log.append([a_group(step, "p", rewards=[*rewards, *rewards])])
+    log.append([{"step": 3, "log": {"reward": 0.5, "max@2": 0.6, "entropy": 1.0, "step_time": 60}}])
+    training = WatchedTraining(folder)
+    of_step = {"reward": 0.5, "max@1": 0.5, "max@2": 5 / 6, "max@4": 1.0}
+    assert training.values_of(2) == pytest.approx(of_step)
+    assert training.values_of(9) == {}
+    assert training.progress == "step 3 of 100, about 97 min left"
+    log.append([a_group(2, "q", rewards=[0.0, None, None, None])])
+    training.refresh()
+    assert training.values_of(2)["reward"] == 0.25
+    assert training.values_of(2)["max@4"] == 1.0  # the new group has one sample with a reward
+
+
 def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
     before = found(served, "api/state")["version"]
     # From checkpoint 3, and further than before.
     write(tmp_path / "a", 4, first=4, text="again", most=40)
     state = found(served, f"api/state?known={before}")
-    assert state["runs"][0]["progress"] == "step 7 of 40"
+    assert state["runs"][0]["progress"] == "step 7 of 40, about 1 min left"
     assert state["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6, 7]
     steps = [row[0] for row in rows_of(found(served, "api/tables?most=9"))]
     assert steps == ["a, 7", "a, 6", "a, 5", "a, 4", "a, 3", "b, 3", "a, 2", "b, 2", "a, 1"]
@@ -318,7 +335,7 @@ def test_a_training_by_verl_is_watched_while_it_runs(browser, tmp_path, width):
         browser.errors.clear()
         browser.open(server.address, width=width)
         said = "document.getElementById('runs').innerText"
-        assert browser.evaluate(said) == "verl: step 1 of 2"
+        assert browser.evaluate(said) == "verl: step 1 of 2, about 1 min left"
         path.write_bytes(b"".join(lines))
         browser.until(said + " === 'verl: step 2 of 2, ended'")
         browser.until("document.querySelectorAll('figure svg').length > 4")
@@ -383,7 +400,7 @@ def test_a_study_shows_its_trainings_and_evaluations_and_grows(study, tmp_path):
     assert [(run["name"], run["progress"]) for run in state["runs"]] == [
         ("eval-a", "6 samples verified"),
         ("eval-b", "4 of 6 samples verified"),
-        ("train-a", "step 4 of 30"),
+        ("train-a", "step 4 of 30, about 1 min left"),
     ]
     assert [key for key, _ in state["figures"]][-2:] == ["max@k", "pass@k"]
     assert "<svg" in found(study, "api/figure?key=pass%40k")["svg"]

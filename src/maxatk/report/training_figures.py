@@ -31,7 +31,10 @@ _FARTHEST = 1e15  # beyond what any training logs; an axis up to there still has
 
 
 def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> str:
-    """Return a logged key against the step as inline SVG, in the colours of all `names`."""
+    """Return a logged key against the step as inline SVG, in the colours of all `names`.
+
+    The axis reaches the `last_step` of a curve that has one, of a training that still runs.
+    """
     trained_only = [curve["name"] for curve in curves if curve["name"] not in names]
     lines = lines_for([*names, *trained_only])
 
@@ -46,6 +49,9 @@ def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: st
             axes.plot(steps, values, color=line.color, linewidth=0.8, alpha=0.35)
             axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
         axes.set(xlabel="optimizer step", ylabel=key)
+        ends = [curve["last_step"] for curve in curves if curve.get("last_step")]
+        if ends:
+            axes.set_xlim(left=0, right=max(*ends, axes.get_xlim()[1]))
         axes.locator_params(axis="x", integer=True)
 
     name = "curve-" + re.sub(r"\W", "-", key)

@@ -125,8 +125,10 @@ class Answers:
         return {"html": self._groups_table(places, caption, with_step="step" not in query)}
 
     def _curves(self) -> list[dict[str, Any]]:
-        trainings = self._trainings.items()
-        return [{"name": self._names[place], "log_history": run.log} for place, run in trainings]
+        return [
+            {"name": self._names[place], "log_history": run.log, "last_step": run.last_step}
+            for place, run in self._trainings.items()
+        ]
 
     def _comparison(self) -> Comparison:
         """Return the evaluations that have results so far; none is against another here."""
@@ -189,11 +191,14 @@ class Answers:
         covering: dict[int, dict[str, Any]] = {}
         for step, run in steps[:most]:
             covering[run] = logged.get((step, run)) or covering.get(run, {})
+            values = self._trainings[run].values_of(step)
+            cells = [_digits(values.get(key, known(covering[run], key))) for key in keys]
             name = Cell(self._step_name(run, step), link=f"#step/{run}/{step}")
-            rows.append([name, *(_digits(known(covering[run], key)) for key in keys)])
+            rows.append([name, *cells])
         caption = (
-            f"{len(steps)} steps with groups, the last first, with means over the steps of a row "
-            "of the log; a step opens its prompts, and so does a figure."
+            f"{len(steps)} steps with groups, the last first. Reward and max@k are those of the "
+            "groups of the step that were kept, the others means over the steps of a row of the "
+            "log. A step opens its prompts, and so does a figure."
         )
         return _markup(table_of_rows(("step", *keys), rows), caption, "steps")
 

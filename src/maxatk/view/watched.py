@@ -7,7 +7,7 @@ import json
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,17 @@ from maxatk.evaluation.folder import FAILURES, MANIFEST, PROMPTS, RESULTS, SAMPL
 from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import build_results
-from maxatk.folders import read_json
+from maxatk.folders import known, read_json
 from maxatk.objectives import advantages
 from maxatk.objectives.methods import as_method
 from maxatk.objectives.objective import AdvantageScale
+from maxatk.statistics.intervals import default_ks
+from maxatk.training import keys
 from maxatk.training.group_log import GROUPS, head_of, prompt_key
+from maxatk.training.values import mean_max_at_k, mean_reward
+
+_SECONDS = "step_time"  # the key of the log with the seconds of a step
+_RECENT = 10  # rows of the log, whose steps say how long the others will take
 
 
 class WatchedTraining:
@@ -40,6 +46,7 @@ class WatchedTraining:
         self._last_line = b""
         self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by step
         self._prompts: dict[str, list[tuple[int, int]]] = defaultdict(list)  # step and place
+        self._values_of_step: dict[int, tuple[int, dict[str, float]]] = {}  # of so many groups
         self.log: list[dict[str, Any]] = []
         self.about: dict[str, Any] = {}
         self.refresh()
@@ -65,6 +72,7 @@ class WatchedTraining:
         self._last_line = b""
         self.groups = defaultdict(list)
         self._prompts = defaultdict(list)
+        self._values_of_step = {}
         self.log = []
         self.about = {}
 
@@ -86,15 +94,40 @@ class WatchedTraining:
         return True
 
     @property
+    def last_step(self) -> int | None:
+        """The step at which the training ends, if it said so."""
+        most = self.about.get("max_steps")
+        return most if isinstance(most, int) and most > 0 else None
+
+    @property
     def progress(self) -> str:
-        """How far the training is."""
+        """How far the training is, and how long it will take if it said its seconds a step."""
         last_row = self.log[-1] if self.log else {"step": 0}
-        text = f"step {last_row['step']}"
-        if self.about.get("max_steps"):
-            text += f" of {self.about['max_steps']}"
+        step = last_row["step"]
+        text = f"step {step}"
+        if self.last_step is not None:
+            text += f" of {self.last_step}"
         if "train_runtime" in last_row:  # the row that a trainer logs at its end
-            text += ", ended"
+            return f"{text}, ended"
+        seconds = [row[_SECONDS] for row in self.log[-_RECENT:] if known(row, _SECONDS)]
+        if self.last_step is not None and seconds and step < self.last_step:
+            left = (self.last_step - step) * float(np.mean(seconds))
+            text += f", about {max(1, round(left / 60)):,} min left"
         return text
+
+    def values_of(self, step: int) -> dict[str, float]:
+        """Return reward and max@k of the groups of a step that were kept, by the keys of the log.
+
+        A row of the log has means over several steps, which would hide the odd one among them.
+        """
+        count = len(self.groups.get(step, ()))
+        if self._values_of_step.get(step, (0, {}))[0] != count:
+            rewards = []
+            for place in range(count):
+                samples = self.group(step, place)["samples"]
+                rewards.append(np.array([sample["reward"] for sample in samples], dtype=np.float64))
+            self._values_of_step[step] = (count, _means(rewards))
+        return self._values_of_step.get(step, (0, {}))[1]
 
     def group(self, step: int, place: int) -> dict[str, Any]:
         """Return one group; raises IndexError where there is none."""
@@ -238,6 +271,21 @@ class WatchedEvaluation:
         if (self._folder / file).is_file():
             with (self._folder / file).open("rb") as lines:
                 yield from (line for line in lines if line.endswith(b"}\n"))
+
+
+def _means(rewards: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
+    """Return the means over groups of their mean reward and max@k, where these can be known."""
+    by_key: dict[str, list[float]] = defaultdict(list)
+    for group in rewards:
+        by_key[keys.REWARD].append(mean_reward(group))
+        for k in default_ks(len(group)):
+            by_key[keys.max_at(k)].append(mean_max_at_k(group[None], k))
+    means = {}
+    for key, values in by_key.items():
+        finite = [value for value in values if math.isfinite(value)]
+        if finite:
+            means[key] = float(np.mean(finite))
+    return means
 
 
 def _size(path: Path) -> str:
