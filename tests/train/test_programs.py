@@ -184,14 +184,14 @@ class Spy(MaxAtKTrainer):
 def check_batches(trainer, verifier):
     """Compare rewards with the hidden tests of the submissions, and advantages with the oracle."""
     has_signal = False
-    for inputs, submissions, rewards, found, tool_mask in trainer.kept:
+    for inputs, submissions, rewards, scaled, tool_mask in trainer.kept:
         by_hand = []
         for inputs_of_row, program in zip(inputs, submissions, strict=True):
             tests = [TestCase.from_json(test) for test in inputs_of_row["tests"]]
             by_hand.append(0.0 if program is None else verifier.verify(program, tests).reward)
         np.testing.assert_allclose(rewards.ravel(), by_hand, atol=1e-6)
         expected = GROUP * advantages(rewards, "bon_loo1", 2)
-        np.testing.assert_allclose(found, expected.ravel(), atol=1e-5)
+        np.testing.assert_allclose(scaled, expected.ravel(), atol=1e-5)
         has_signal |= bool((expected != 0).any())
         assert (tool_mask == 0).any()  # something was told, and it is in no loss
     assert has_signal
@@ -323,20 +323,20 @@ def guesses(tmp_path, recipe):
     from tool_model import call
 
     model = save_tool_model(tmp_path / "guesses", [call("guess", x=x) for x in range(6)])
-    own = tmp_path / "own.py"
-    own.write_text(OWN)
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
     del recipe["environment"]
-    return {**recipe, "model": str(model)}, own
+    return {**recipe, "model": str(model)}, path
 
 
 def test_an_environment_and_a_reward_of_ones_own(guesses):
-    recipe, own = guesses
-    recipe |= {"environment": {"name": f"{own}:Guess", "goal": 5}, "reward": f"{own}:closeness"}
+    recipe, path = guesses
+    recipe |= {"environment": {"name": f"{path}:Guess", "goal": 5}, "reward": f"{path}:closeness"}
     settings = from_mapping(TrainRecipe, recipe, where="recipe")
     assert preview(settings).rewards == {"closeness": [0.0, 0.0, 0.0]}
     out = train(settings)
     record = json.loads((out / "train.json").read_text())
-    assert list(record["files"]) == [f"{own}:Guess"]
+    assert list(record["files"]) == [f"{path}:Guess"]
     rewards = {s["reward"] for group in recorded(out, "group") for s in group["samples"]}
     possible = {0.0, *(1 - (5 - x) / 9 for x in range(6))}
     assert len(rewards) > 1
@@ -344,8 +344,8 @@ def test_an_environment_and_a_reward_of_ones_own(guesses):
 
 
 def test_tools_of_ones_own(guesses):
-    recipe, own = guesses
-    recipe |= {"tools": [f"{own}:guess"], "reward": f"{own}:calls"}
+    recipe, path = guesses
+    recipe |= {"tools": [f"{path}:guess"], "reward": f"{path}:calls"}
     out = train(from_mapping(TrainRecipe, recipe, where="recipe"))
     rewards = {s["reward"] for group in recorded(out, "group") for s in group["samples"]}
     assert len(rewards) > 1

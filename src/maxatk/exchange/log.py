@@ -29,11 +29,12 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 @dataclasses.dataclass
 class LogRow:
-    """One sample of a log; what is None is not in it.
+    """One row of a log, a sample or a part of one; what is None is not in it.
 
-    Samples without a number are numbered in the order of the file. `columns` are further numbers,
-    `program` is the whole program where the log holds it apart from the completion, which with
-    `continues` goes on from the problem's prompt. With `named_by_prompt` the log has no id of the
+    Rows of a problem with the same `rollout` are one sample: see `rollouts`. Samples without a
+    number are numbered in the order of the file. `columns` are further numbers, `program` is the
+    whole program where the log holds it apart from the completion, which with `continues` goes on
+    from the problem's prompt. With `named_by_prompt` the log has no id of the
     problem but its prompt. `whole` is the sample where the log is ours.
     """
 
@@ -47,6 +48,7 @@ class LogRow:
     answer: str | None = None
     continues: bool = False
     named_by_prompt: bool = False
+    rollout: str | None = None
     whole: Sample | None = None
 
 
@@ -56,6 +58,8 @@ class LogFormat:
 
     `convert` makes the samples of a row, given `--map`, which has to hold `choice` where the field
     of that name differs from row to row. `rows` reads the file where that is not one row a line.
+    `rollout_reward` is the tool's own rule for rollouts of several rows, whose ids may be unique in
+    a file and not only for a problem (`unique_rollouts`).
     """
 
     title: str
@@ -63,6 +67,8 @@ class LogFormat:
     convert: Callable[[RawRow, Mapping[str, str]], Sequence[LogRow]]
     choice: str = ""
     rows: Callable[[Path], Iterator[PlacedRow]] | None = None
+    rollout_reward: str | None = None
+    unique_rollouts: bool = False
 
     def matches(self, row: RawRow) -> bool:
         """Say whether a row has the keys of this format."""
@@ -77,7 +83,7 @@ def sample_at(
     Without a `problem_id` the prompt is its own id. `columns` are by default all further numbers
     of the row. Raises DataError where an id, a completion or a reward is missing, and as `typed`.
     """
-    optional = ("sample", "prompt", "answer")
+    optional = ("sample", "prompt", "answer", "rollout")
     fields: dict[str, Any] = {}
     for name, path in paths.items():
         value = field(row, path, absent=None if name in optional else _MISSING)
@@ -219,6 +225,7 @@ _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "completion": _text,
     "prompt": _text,
     "answer": lambda value, _: str(value),
+    "rollout": identifier,
 }
 """Field of a sample that a path may be given for -> what reads it."""
 

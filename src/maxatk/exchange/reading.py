@@ -17,6 +17,7 @@ from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.exchange import log
 from maxatk.exchange.formats import FORMATS, OURS, TABLE
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+from maxatk.exchange.rollouts import CHOICE, RowAt, check_choice, one_sample, rollouts_of
 from maxatk.jsonl import bad_lines, json_object, lines_of
 from maxatk.problems.files import csv_rows, read_rows, whole_row
 
@@ -61,23 +62,16 @@ class OpenLog:
                 s for _, of_row in rows if not isinstance(of_row, ValueError) for s in of_row
             )
 
-        samples: dict[tuple[str, int], LogRow] = {}
         errors: list[tuple[str, str]] = []
-        counts = Counter[str]()
+        accepted: list[RowAt] = []
         for place, of_row in rows:
             try:
                 if isinstance(of_row, ValueError):
                     raise of_row
-                for sample in map(accept, of_row):
-                    if sample.sample is None:
-                        sample.sample = counts[sample.problem_id]
-                    counts[sample.problem_id] += 1
-                    key = (sample.problem_id, sample.sample)
-                    if key in samples:
-                        raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice")
-                    samples[key] = sample
+                accepted += [RowAt(place, row) for row in map(accept, of_row)]
             except ValueError as error:
                 errors.append((place, str(error)))
+        samples = self._numbered(accepted, errors)
         if len(choices) > 1 and self.format.choice not in self.mapping:
             raise DataError(
                 f"{self.path}: field {self.format.choice!r}: has {', '.join(sorted(choices))}; "
@@ -88,6 +82,27 @@ class OpenLog:
         if not samples:
             raise DataError(f"{self.path}: holds no samples")
         return list(samples.values())
+
+    def _numbered(
+        self, rows: Sequence[RowAt], errors: list[tuple[str, str]]
+    ) -> dict[tuple[str, int], LogRow]:
+        """Return the samples that rows are of, by problem and index; add to the errors."""
+        rule = self.mapping.get(CHOICE, self.format.rollout_reward)
+        samples: dict[tuple[str, int], LogRow] = {}
+        counts = Counter[str]()
+        for place, of_rollout in rollouts_of(rows, unique=self.format.unique_rollouts):
+            try:
+                sample = one_sample(of_rollout, rule)
+                if sample.sample is None:
+                    sample.sample = counts[sample.problem_id]
+                counts[sample.problem_id] += 1
+                key = (sample.problem_id, sample.sample)
+                if key in samples:
+                    raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice")
+                samples[key] = sample
+            except ValueError as error:
+                errors.append((place, str(error)))
+        return samples
 
 
 def read_log(
@@ -153,7 +168,8 @@ def open_log(
 def _refuse_unknown(name: str, mapping: Mapping[str, str]) -> None:
     if name not in FORMATS:
         raise unknown_name("format", name, FORMATS)
-    allowed = [*log.MAPPED]
+    check_choice(mapping.get(CHOICE))
+    allowed = [*log.MAPPED, CHOICE]
     if FORMATS[name].choice:
         allowed.append(FORMATS[name].choice)
     for field in mapping:

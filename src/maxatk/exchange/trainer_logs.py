@@ -23,6 +23,7 @@ from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 
 _TRL_FIELDS = ("step", "prompt", "completion", "advantage")
+_VERL_OUTPUT = re.compile(r"(?P<session>.+_\d+)_\d+")  # {prompt}_{session}_{output}
 _VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 
 
@@ -49,7 +50,11 @@ def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     if _VERL_FILLS.fullmatch(str(row.get("uid"))):
         return []  # it fills a rollout batch, and is no sample
     paths = {"prompt": "input", "completion": "output", "reward": "score", "answer": "gts"}
-    return [log.sample_at(row, paths)]
+    sample = log.sample_at(row, paths)
+    output = _VERL_OUTPUT.fullmatch(str(row.get("uid")))
+    if output is not None:
+        sample.rollout = output["session"]
+    return [sample]
 
 
 def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
@@ -181,7 +186,13 @@ def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 
 TRAINER_LOGS: Mapping[str, LogFormat] = {
     "trl": LogFormat("TRL's logged completions", [set(_TRL_FIELDS)], _trl),
-    "verl": LogFormat("verl's dumped generations", [{"input", "output", "score"}], _verl),
+    "verl": LogFormat(
+        "verl's dumped generations",
+        [{"input", "output", "score"}],
+        _verl,
+        rollout_reward="last",
+        unique_rollouts=True,  # a compacted context is another prompt, which names the problem
+    ),
     "verifiers": LogFormat(
         "rollouts of verifiers or prime-rl",
         [{"env", "task", "traces"}, {"example_id", "prompt", "completion", "reward"}],

@@ -88,12 +88,14 @@ def best_of(
     )
 
     def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
+        _refuse_environments(columns)
         returned = [f(prompts=prompts, completions=completions, **columns) for f in functions]
         return rewards.for_grpo(returned, prompts, completions, columns)
 
     async def waiting(prompts: Any, completions: Any, **columns: Any) -> Values:
         import asyncio  # here, so that `import maxatk` stays as light as NumPy
 
+        _refuse_environments(columns)
         started = [f(prompts=prompts, completions=completions, **columns) for f in functions]
         returned = await asyncio.gather(*map(_value, started))
         return rewards.for_grpo(returned, prompts, completions, columns)
@@ -182,6 +184,18 @@ class _Rewards:
         np.logical_or.at(has_signal, group_of_row, values != 0)
         _log(columns, rewards, best, ~has_signal, k=self.k)
         return values
+
+
+def _refuse_environments(columns: Any) -> None:
+    """Raise InvalidValueError beside an environment of TRL whose own reward would be added."""
+    for environment in columns.get("environments") or ():
+        if callable(getattr(environment, "get_reward", None)):
+            name = type(environment).__name__
+            raise InvalidValueError(
+                f"best_of: {name}.get_reward: TRL would add this reward to the values, which are "
+                "advantages; allowed: an environment without get_reward, and best_of of a function "
+                "that reads the reward from the column `environments`"
+            )
 
 
 def _id_of_group(row: tuple[Any, Any]) -> Any:

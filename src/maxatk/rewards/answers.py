@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from maxatk.check import positive
+from maxatk.conversations import completion_text
 from maxatk.errors import (
     DataError,
     InvalidValueError,
@@ -21,7 +22,6 @@ from maxatk.records import Problem
 from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
 from maxatk.rewards.reward import RewardFailure
-from maxatk.verifier import completion_text
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.reasoning import opening_of, read_answer
 

@@ -74,7 +74,12 @@ def log_ratios(batch: MicroBatch, now: torch.Tensor) -> torch.Tensor:
     behaviour = behaviour_logps(batch)
     if behaviour is None:
         return torch.zeros(len(now), device=now.device)
-    of_policy = batch["completion_mask"].bool()
-    if batch.get("tool_mask") is not None:  # what tools and environments said is not in TRL's loss
-        of_policy = of_policy & batch["tool_mask"].bool()
-    return torch.where(of_policy, now - behaviour, 0.0).sum(dim=1)
+    return torch.where(of_policy(batch), now - behaviour, 0.0).sum(dim=1)
+
+
+def of_policy(batch: MicroBatch) -> torch.Tensor:
+    """Return which tokens (rows, tokens) the policy has drawn, those of TRL's loss."""
+    drawn: torch.Tensor = batch["completion_mask"].bool()
+    if batch.get("tool_mask") is not None:  # what tools and environments said
+        drawn = drawn & batch["tool_mask"].bool()
+    return drawn

@@ -43,12 +43,3 @@ class RecordCallback(TrainerCallback):
         if "loss" in logs and not args.log_completions:
             step = {"train/global_step": state.global_step}
             self.record.send(args.report_to, beside=step)
-
-
-def text_of_prompt(prompt: Any) -> str:
-    """Return a prompt as one text: the only message of a conversation, or all with their roles."""
-    if isinstance(prompt, str):
-        return prompt
-    if len(prompt) == 1:
-        return str(prompt[0].get("content"))
-    return "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in prompt)

@@ -26,10 +26,27 @@ class Scored:
     """What the completions of all processes came to; rows are in TRL's order, group by group."""
 
     scores: torch.Tensor  # (rows, reward functions)
-    texts: list[str]
+    texts: list[str]  # of whole completions, with the messages of tools
+    last_texts: list[str]  # what the policy said last, in which an answer is looked for
     tests: list[Any]  # what tests said of each, None without tests
     masked: list[bool]  # whether a completion is cut off, and out of the loss for it
     marks: list[float] | None = None  # values of the part of the reward that `Groups.marks` holds
+
+
+def functions_of_caller(functions: Any) -> Any:
+    """Return reward functions without those that TRL has added, as a list that it may add to.
+
+    TRL appends the `get_reward` of an environment to the list that it is given, so that a second
+    trainer with the same list would count it twice.
+    """
+    if not isinstance(functions, list):
+        return functions
+    return [function for function in functions if not _is_added(function)]
+
+
+def _is_added(function: Any) -> bool:
+    of_trl = getattr(function, "__module__", "").startswith("trl.")
+    return of_trl and getattr(function, "__qualname__", "").endswith("<locals>.get_reward")
 
 
 def refuse_best_of(functions: Sequence[Any]) -> None:

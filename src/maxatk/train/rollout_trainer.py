@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
 from maxatk.check import require
+from maxatk.conversations import completion_text, transcript
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.functions import load_function
 from maxatk.rewards import Reward
@@ -149,7 +150,8 @@ class RolloutTrainer(GRPOTrainer):
         masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
         return Scored(
             scores,
-            texts=gather_object([str(completion) for completion in completions]),
+            texts=gather_object([transcript(completion) for completion in completions]),
+            last_texts=gather_object([completion_text(completion) for completion in completions]),
             tests=gather_object(tests_of(rows, self.reward_funcs)),
             masked=gather_object(masked),
             marks=None if self._marking is None else self._marking(scores),
@@ -185,7 +187,7 @@ class RolloutTrainer(GRPOTrainer):
                 # What is scored holds the rows of all processes, one process after the other.
                 to = silent_group * n + owner * len(prompts)
                 source = new_group * n + owner * len(again)
-                for values in ("texts", "tests", "masked", "marks"):
+                for values in ("texts", "last_texts", "tests", "masked", "marks"):
                     put_rows(getattr(kept, values), getattr(fresh, values), to, source, n)
                 kept.scores[to : to + n] = fresh.scores[source : source + n]
             drawn += fresh_signal.size
@@ -223,7 +225,7 @@ class RolloutTrainer(GRPOTrainer):
             selection = column.double().cpu().numpy().reshape(-1, n)
         answers = None
         if self._answer is not None:
-            answers = self._answers(scored.texts).reshape(-1, n)
+            answers = self._answers(scored.last_texts).reshape(-1, n)
         masked = None
         if self.mask_truncated_completions:
             masked = np.array(scored.masked).reshape(-1, n)

@@ -18,7 +18,7 @@ def refuse_irreplaceable(dataset: Any, environments: Any) -> None:
     """Raise InvalidValueError for data from which no other prompt can be drawn by its row alone."""
     needs = {
         "a train_dataset with a length": isinstance(dataset, Sized),
-        "no environments": not environments,
+        "no environments, which TRL resets once for a rollout batch": not environments,
         "no images": not {"image", "images"} & set(dataset.column_names or ()),
     }
     for need, holds in needs.items():

@@ -32,14 +32,15 @@ from transformers import AutoConfig
 from trl import GRPOTrainer
 
 from maxatk.check import require
+from maxatk.conversations import transcript
 from maxatk.errors import InvalidValueError
 from maxatk.train import batch as batches
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
 from maxatk.train.config import MaxAtKConfig, check_model, check_processes, check_prompts, check_trl
 from maxatk.train.model_card import describe_training
-from maxatk.train.record_callback import RecordCallback, text_of_prompt
+from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
-from maxatk.train.rollout_batch import RolloutBatch, Scored
+from maxatk.train.rollout_batch import RolloutBatch, Scored, functions_of_caller
 from maxatk.train.shared_prompts import SharedPasses
 from maxatk.train.verdicts import log_outcomes
 from maxatk.training import Step, ratio_values
@@ -73,7 +74,8 @@ class MaxAtKTrainer(ResumingTrainer):
             folder = model if isinstance(model, str) else None
             model_config = model.config if folder is None else AutoConfig.from_pretrained(folder)
             check_model(args, model_config, folder)
-        super().__init__(model, reward_funcs, args, *more, **others)
+        functions = functions_of_caller(reward_funcs)
+        super().__init__(model, functions, args, *more, **others)
         if isinstance(self.train_dataset, Sized):
             check_prompts(self.args, len(self.train_dataset), called="train_dataset")
         check_processes(self.args, self.accelerator)
@@ -148,7 +150,7 @@ class MaxAtKTrainer(ResumingTrainer):
             return output
         if self._record_callback is not None:
             # Every process gathers, whether or not it writes.
-            lengths = self.accelerator.gather(output["completion_mask"].sum(dim=1)).tolist()
+            lengths = self.accelerator.gather(batches.of_policy(output).sum(dim=1)).tolist()
             ids = gather_object([row.get("problem_id") for row in inputs])
             self._record_groups(drawn, scored, step, lengths, ids)
         output[GROUP_ROW] = torch.arange(first, first + rows, device=output["advantages"].device)
@@ -176,7 +178,7 @@ class MaxAtKTrainer(ResumingTrainer):
             self.state.global_step + 1,
             drawn,
             step.advantages,
-            prompts=[text_of_prompt(prompt) for prompt in prompts[::n]],
+            prompts=[transcript(prompt) for prompt in prompts[::n]],
             texts=_by_group(scored.texts, n),
             ids=ids[::n],
             tokens=_by_group(lengths, n),

@@ -6,7 +6,6 @@ from maxatk.verifier.rewards import (
     CodeReward,
     binary_code_reward,
     code_reward,
-    completion_text,
     compute_score,
     compute_scores,
 )
@@ -29,7 +28,6 @@ __all__ = [
     "binary_code_reward",
     "called_name",
     "code_reward",
-    "completion_text",
     "compute_score",
     "compute_scores",
     "doctor",

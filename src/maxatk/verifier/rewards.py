@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.check import require
+from maxatk.conversations import Completion, completion_text
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.extract import UnfinishedThought
@@ -18,7 +19,6 @@ from maxatk.verifier.jobs import Job, called_name, problem_job
 from maxatk.verifier.reasoning import opening_of
 from maxatk.verifier.verifier import Verifier
 
-Completion = str | Sequence[Mapping[str, Any]]
 Start = Callable[[Completion, Mapping[str, Any]], None]
 """Starts what the reward of a completion needs; its row is the second argument."""
 
@@ -234,19 +234,3 @@ def judged_text(completion: Completion, row: Mapping[str, Any]) -> str:
     if environment is not None and hasattr(environment, "submission"):
         return environment.submission or ""
     return opening_of(row.get("prompt")) + completion_text(completion)
-
-
-def completion_text(completion: Completion) -> str:
-    """Return the text of a completion: itself, or a conversation's last message of the assistant.
-
-    A conversation may end with the message of a tool or of an environment, which the policy has not
-    written.
-    """
-    if isinstance(completion, str):
-        return completion
-    of_policy = [turn for turn in completion if turn.get("role", "assistant") == "assistant"]
-    content = of_policy[-1].get("content") if of_policy else None
-    if isinstance(content, str):
-        return content
-    # A message of a model that also sees images is a list of parts; only some of them have text.
-    return "".join(str(part.get("text") or "") for part in content or ())

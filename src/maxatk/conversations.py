@@ -1,0 +1,98 @@
+"""Completions that are conversations: as one text to look at, and the part that is judged.
+
+A message is a mapping with `role` and `content`; a call of a tool is in `tool_calls`, in the form
+of OpenAI's API, and what a policy thought may be in a field of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+Message: TypeAlias = Mapping[str, Any]
+
+Completion: TypeAlias = str | Sequence[Message]
+"""A text, or the messages behind the prompt."""
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+
+
+def completion_text(completion: Completion) -> str:
+    """Return the text of a completion: itself, or a conversation's last message of the assistant.
+
+    A conversation may end with the message of a tool or of an environment, which the policy has not
+    written.
+    """
+    if isinstance(completion, str):
+        return completion
+    of_policy = [turn for turn in completion if turn.get("role", "assistant") == "assistant"]
+    return content_text(of_policy[-1].get("content")) if of_policy else ""
+
+
+def transcript(completion: Completion) -> str:
+    """Return a completion as one text to look at.
+
+    A single message without calls is its content. Any other conversation has a paragraph for each
+    message, behind its role and the name of the tool; a call is `name(arguments)`.
+    """
+    if isinstance(completion, str):
+        return completion
+    if len(completion) == 1 and not completion[0].get("tool_calls"):
+        return _said(completion[0])
+    return "\n\n".join(map(_paragraph, completion))
+
+
+def content_text(content: Any) -> str:
+    """Return the text of a message's content: itself, or that of its parts that have some.
+
+    A message of a model that also sees images is a list of parts.
+    """
+    if isinstance(content, str):
+        return content
+    parts = content or ()
+    return "".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
+
+
+def _paragraph(message: Message) -> str:
+    """Return a message behind its role, with its calls."""
+    who = str(message.get("role", "assistant"))
+    if who == "tool" and message.get("name"):
+        who = f"tool {message['name']}"
+    words = _said(message)
+    lines = [words] if words else []
+    lines += map(_call, message.get("tool_calls") or ())
+    return f"{who}: " + "\n".join(lines)
+
+
+def _said(message: Message) -> str:
+    """Return what a message says, behind what its writer thought."""
+    thoughts = [f"<think>{message[name]}</think>" for name in _THOUGHTS if message.get(name)]
+    return "\n".join([*thoughts, content_text(message.get("content"))])
+
+
+def _call(call: Message) -> str:
+    """Return a call as `name(arguments)`."""
+    function = call.get("function") or call
+    arguments = _arguments(function.get("arguments"))
+    if isinstance(arguments, Mapping):
+        arguments = ", ".join(f"{name}={_argument(value)}" for name, value in arguments.items())
+    return f"{function.get('name')}({arguments})"
+
+
+def _arguments(arguments: Any) -> Any:
+    """Return the arguments of a call, which may be JSON text, as a mapping where they are one."""
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str):
+        with contextlib.suppress(ValueError):
+            return json.loads(arguments)
+    return arguments
+
+
+def _argument(value: Any) -> str:
+    """Return an argument of a call; a program keeps its lines."""
+    if isinstance(value, str) and "\n" in value:
+        return f'"""\n{value}\n"""'
+    return json.dumps(value, ensure_ascii=False, default=str)

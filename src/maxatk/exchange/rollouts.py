@@ -1,0 +1,85 @@
+"""Logs with several rows for one rollout: the rows of each as one sample.
+
+An agent's rollout is several rows where its context is compacted, where it calls sub-agents, or
+where a trainer logs every turn. Each counts once, as in `maxatk.objectives.rollouts`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, get_args
+
+from maxatk.errors import DataError, unknown_name
+from maxatk.exchange.log import LogRow
+from maxatk.objectives.rollouts import RolloutReward
+
+CHOICE = "rollout_reward"
+"""The name by which `--map` says which reward a rollout has whose rows have different ones."""
+
+
+class RowAt(NamedTuple):
+    """A row and where it stands in the file, for messages."""
+
+    place: str
+    row: LogRow
+
+
+def check_choice(value: str | None) -> None:
+    """Raise InvalidValueError for another rule than those that there are."""
+    if value is not None and value not in get_args(RolloutReward):
+        raise unknown_name(f"map: {CHOICE}", value, get_args(RolloutReward))
+
+
+def rollouts_of(rows: Iterable[RowAt], *, unique: bool = False) -> list[tuple[str, list[LogRow]]]:
+    """Return the rows of each rollout, and the place of its first row, in the order of these.
+
+    A row without a rollout is one by itself. Ids of rollouts are `unique` in the file, or else for
+    their problem.
+    """
+    rows_of: dict[object, tuple[str, list[LogRow]]] = {}
+    for number, (place, row) in enumerate(rows):
+        key: object = number
+        if row.rollout is not None:
+            key = ("" if unique else row.problem_id, row.rollout)
+        rows_of.setdefault(key, (place, []))[1].append(row)
+    return list(rows_of.values())
+
+
+def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
+    """Return the rows of a rollout as one sample.
+
+    It has prompt, index and problem of its first row, and of the last row that has one the
+    completion and the further numbers. Rows without a reward have no say in its reward. `rule` is
+    None where all others must have the same, else one of `RolloutReward`.
+
+    Raises DataError for rewards that differ, without a rule.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    completions = [row.completion for row in rows if row.completion is not None]
+    columns = [row.columns for row in rows if row.columns]
+    return dataclasses.replace(
+        rows[0],
+        reward=_reward(rows, rule),
+        completion=completions[-1] if completions else None,
+        columns=columns[-1] if columns else {},
+        program=rows[-1].program,
+    )
+
+
+def _reward(rows: Sequence[LogRow], rule: str | None) -> float | None:
+    rewards = [row.reward for row in rows if row.reward is not None]
+    if not rewards:
+        return None
+    if rule == "sum":
+        return math.fsum(rewards)
+    others = [reward for reward in rewards if reward != rewards[0]]
+    if rule is None and others:
+        raise DataError(
+            f"rollout {rows[0].rollout!r:.80} of {rows[0].problem_id!r:.80}: its rows have "
+            f"different rewards, {rewards[0]:g} and {others[0]:g}; --map {CHOICE}=last or "
+            f"--map {CHOICE}=sum says which counts"
+        )
+    return rewards[-1]

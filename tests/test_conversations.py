@@ -1,0 +1,57 @@
+"""Completions that are conversations, as texts."""
+
+import json
+
+import pytest
+
+from maxatk.conversations import completion_text, transcript
+
+PROGRAM = "n = int(input())\nprint(n)"
+CALL = {"type": "function", "function": {"name": "submit", "arguments": {"program": PROGRAM}}}
+TALK = [
+    {"role": "assistant", "content": "I try.", "tool_calls": [CALL]},
+    {"role": "tool", "name": "submit", "content": "Failed: time limit."},
+    {"role": "assistant", "reasoning_content": "hm", "content": "I give up."},
+]
+WITH_TOOL_LAST = TALK[:2]
+
+
+def test_the_last_message_of_the_assistant_is_what_is_judged():
+    assert completion_text("text") == "text"
+    assert completion_text(TALK) == "I give up."
+    assert completion_text(WITH_TOOL_LAST) == "I try."
+    assert completion_text([{"role": "tool", "content": "right"}]) == ""
+    assert completion_text([]) == ""
+    assert completion_text([{"content": "no role"}]) == "no role"
+    parts = [{"type": "image"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert completion_text([{"role": "assistant", "content": parts}]) == "ab"
+    assert completion_text([{"role": "assistant", "content": None}]) == ""
+
+
+def test_a_transcript_has_roles_calls_and_lines():
+    assert transcript("text") == "text"
+    assert transcript([{"role": "assistant", "content": "a\nb"}]) == "a\nb"
+    assert transcript(TALK) == (
+        f'assistant: I try.\nsubmit(program="""\n{PROGRAM}\n""")\n\n'
+        "tool submit: Failed: time limit.\n\n"
+        "assistant: <think>hm</think>\nI give up."
+    )
+    assert transcript([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]) == (
+        "system: s\n\nuser: u"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"x": 1, "name": "ü"}, 'f(x=1, name="ü")'),
+        (json.dumps({"x": [1, None]}), "f(x=[1, null])"),
+        ("{broken", "f({broken)"),
+        (None, "f()"),
+        ([1], "f([1])"),
+    ],
+)
+def test_a_call_is_shown_in_whatever_form_its_arguments_are(arguments, shown):
+    message = {"role": "assistant", "content": None}
+    message["tool_calls"] = [{"function": {"name": "f", "arguments": arguments}}]
+    assert transcript([message]) == f"assistant: {shown}"
