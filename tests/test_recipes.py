@@ -71,8 +71,19 @@ EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
 DATA = [FOLDER / "paper" / "data.yaml", FOLDER / "smollm2" / "data.yaml"]
 DISTILLATIONS = [FOLDER / "mini" / "distill.yaml"]
 LAUNCHES = sorted(FOLDER.glob("accelerate/*.yaml"))
+ARRAYS = sorted(FOLDER.glob("arrays/*.yaml"))
 ALL = sorted(FOLDER.rglob("*.yaml"))
-OTHERS = (*DEMOS, *STUDIES, *ON_POLICY, *PRETRAINED, *EVALUATIONS, *DATA, *DISTILLATIONS, *LAUNCHES)
+OTHERS = (
+    *DEMOS,
+    *STUDIES,
+    *ON_POLICY,
+    *PRETRAINED,
+    *EVALUATIONS,
+    *DATA,
+    *DISTILLATIONS,
+    *LAUNCHES,
+    *ARRAYS,
+)
 TRAININGS = [path for path in ALL if path not in OTHERS]
 README = (FOLDER / "README.md").read_text()
 COMMANDS = re.findall(r"maxatk train recipes/(\S+\.yaml)((?: [\w.]+=\S+)*)", README)

@@ -107,7 +107,7 @@ def refuse_other_settings(
     """Raise InvalidValueError listing every setting of the folder's record that differs now."""
     # As JSON, as the record has them: a tuple is a list there, and secrets are hidden.
     as_recorded = json.loads(json.dumps(masked(now)))
-    differences = "\n  ".join(_differences(masked(before), as_recorded))
+    differences = "\n  ".join(differing_settings(masked(before), as_recorded))
     if differences:
         raise InvalidValueError(
             f"{out}: the folder holds a run with other settings; use another folder, or "
@@ -115,11 +115,11 @@ def refuse_other_settings(
         )
 
 
-def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """Yield a line for each value that differs, named by its path."""
+def differing_settings(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    """Yield a line for each value that differs in JSON objects, named by its path."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in sorted(before.keys() | now.keys()):
             inner = f"{name}.{key}" if name else key
-            yield from _differences(before.get(key), now.get(key), inner)
+            yield from differing_settings(before.get(key), now.get(key), inner)
     elif before != now:
         yield f"{name}: {before!r} in the folder, {now!r} now"

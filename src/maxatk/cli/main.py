@@ -44,6 +44,7 @@ COMMANDS: dict[str, CommandRow] = {
         "verify a file of samples, or take rewards that are there already",
         resumes=True,
     ),
+    "merge": CommandRow("join the shards of a run that several machines have evaluated"),
     "select": CommandRow("choose the best of k by a stored score, and show what that gains"),
     "compare": CommandRow("compare evaluated models, paired over their problems"),
     "report": CommandRow("write one offline HTML page about evaluated models"),

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import tyro
@@ -205,7 +204,7 @@ def print_results(
 
     `with_outcomes` shows people how many samples had each outcome. `text` follows the tables.
     """
-    name = Path(recipe.out).name
+    name = recipe.folder.name
     cut_off = results.cut_off
     tables = results_output({name: results}, ks=recipe.k, by=recipe.by)
     if with_outcomes:

@@ -163,8 +163,8 @@ def _steps_of(files: Sequence[Path]) -> dict[int, Path]:
 
 
 def _score_rewards(command: Command, file: Path, out: Path) -> Results:
-    if command.limit is not None or command.dry_run:
-        raise InvalidValueError("score: --limit and --dry-run are for --samples")
+    if command.limit is not None or command.shard is not None or command.dry_run:
+        raise InvalidValueError("score: --limit, --shard and --dry-run are for --samples")
     if command.by is not None and command.problems is None:
         raise InvalidValueError("score: --by needs --problems, whose meta has the field")
     problems = None

@@ -1,6 +1,7 @@
 """Evaluation runs: samples drawn or read, their scores and results, and the best of them."""
 
 from maxatk.evaluation.load import results_of_folder
+from maxatk.evaluation.merge import merge
 from maxatk.evaluation.outside_rewards import frame
 from maxatk.evaluation.recipe import EvalRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results
@@ -20,6 +21,7 @@ __all__ = [
     "Submission",
     "evaluate",
     "frame",
+    "merge",
     "plan",
     "read_submissions",
     "results_of_folder",

@@ -32,7 +32,7 @@ _HOW_IT_GROWS = (
 def write_manifest(out: Path, settings: Mapping[str, Any]) -> None:
     """Create `out` with its manifest; one that has grown gets a manifest of its new settings."""
     path = out / MANIFEST
-    if not path.is_file() or _recorded_settings(path) != json.loads(json.dumps(masked(settings))):
+    if not path.is_file() or recorded_settings(path) != json.loads(json.dumps(masked(settings))):
         out.mkdir(parents=True, exist_ok=True)
         write_json(path, {"settings": masked(settings), "environment": environment()})
 
@@ -59,12 +59,11 @@ def check_folder(
             f"{out}: has {files[0]} but no {MANIFEST}, so what it holds is unknown; use another "
             "folder"
         )
-    # What may differ is taken over from the new settings; the rest has to be equal.
-    before = _recorded_settings(path)
+    before = recorded_settings(path)
     if grows is not None:
-        before = _grown(before, settings, grows, samples)
+        before = grown(before, settings, grows, samples)
     if SCORES not in files:
-        before = {**before, **{name: settings[name] for name in _SCORING if name in settings}}
+        before = rescored(before, settings)
     hint = "" if grows is None else _HOW_IT_GROWS
     refuse_other_settings(out, before, settings, hint=hint)
 
@@ -73,29 +72,34 @@ def _has_content(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _grown(
+def grown(
     before: Mapping[str, Any],
     now: Mapping[str, Any],
     problems: Sequence[Problem],
     samples: Path | None,
 ) -> dict[str, Any]:
     """Return the settings of a folder with those that have grown as they are now."""
-    grown = dict(before)
+    settings = dict(before)
     # More samples of every problem: a sample depends on seed, problem and index alone.
     if 0 < _count(before, "sampling.samples") < _count(now, "sampling.samples"):
-        grown["sampling"] = {**before["sampling"], "samples": now["sampling"]["samples"]}
+        settings["sampling"] = {**before["sampling"], "samples": now["sampling"]["samples"]}
     # More lines of a samples file, behind those that it had.
     size = _count(before, "samples.bytes")
     digest = None if samples is None else file_digest(samples, first=size)
     if digest is not None and digest == recorded(before, "samples.sha256"):
-        grown["samples"] = now["samples"]
+        settings["samples"] = now["samples"]
     # More problems, behind those that there were.
     count = _count(before, "problems.count")
     if count < len(problems):
         first_problems = problems_digest(problems[:count])
         if first_problems == recorded(before, "problems.sha256"):
-            grown["problems"] = now["problems"]
-    return grown
+            settings["problems"] = now["problems"]
+    return settings
+
+
+def rescored(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a folder without scores with those that decide scores as now."""
+    return {**before, **{name: now[name] for name in _SCORING if name in now}}
 
 
 def recorded(manifest: Any, place: str) -> Any:
@@ -117,10 +121,11 @@ def recorded_batch_size(out: Path) -> int | None:
     path = out / MANIFEST
     if not path.is_file():
         return None
-    return _count(_recorded_settings(path), "model.batch_size") or None
+    return _count(recorded_settings(path), "model.batch_size") or None
 
 
-def _recorded_settings(path: Path) -> dict[str, Any]:
+def recorded_settings(path: Path) -> dict[str, Any]:
+    """Return the settings in a manifest; raises DataError for a file that has none."""
     settings = read_json(path).get("settings")
     if not isinstance(settings, dict):
         raise DataError(f"{path}: must hold an object 'settings', got {settings!r:.60}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from maxatk.check import at_least, is_finite, require
 from maxatk.evaluation.scoring import BY_TESTS
+from maxatk.evaluation.shards import Shard
 from maxatk.records import Problem
 from maxatk.rewards import read_spec
 from maxatk.sampling import ModelSettings, SamplingSettings
@@ -23,6 +24,8 @@ class RunRecipe:
         problems: A benchmark's name, a problems.jsonl, or problems.
         out: Folder for samples.jsonl, scores.jsonl and results.json.
         limit: Take only the first problems.
+        shard: Take the third of sixteen slices of the problems with 3/16, into out/3-of-16; `merge`
+            joins them.
         reward: continuous (the share of tests that passed), binary, answer, module:function,
             file.py:function, {model: name}, or a list of such with weights.
         k: Which k to show, from 1 to the samples of a problem; 1, 8, 32 and 128, as far as there
@@ -35,6 +38,7 @@ class RunRecipe:
     problems: str | Path | Sequence[Problem]
     out: str | Path
     limit: int | None = None
+    shard: str | None = None
     reward: Any = BY_TESTS
     k: tuple[int, ...] = ()
     by: str | None = None
@@ -45,6 +49,14 @@ class RunRecipe:
         read_spec(self.reward)
         require(is_finite(self.threshold), "threshold", "a finite number", self.threshold)
         at_least("limit", self.limit, 1)
+        if self.shard is not None:
+            Shard.read(self.shard)
+
+    @property
+    def folder(self) -> Path:
+        """The folder for the files of the run: `out`, or that of the shard inside it."""
+        out = Path(self.out)
+        return out if self.shard is None else out / Shard.read(self.shard).folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.scoring import Scorer, scoring_thread
+from maxatk.evaluation.shards import Shard, ShardPlan
+from maxatk.evaluation.siblings import SHARD, check_siblings
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission, read_submissions, submission
 from maxatk.evaluation.tally import build_results
@@ -41,15 +43,19 @@ _log = logging.getLogger(__name__)
 
 
 class Evaluation(abc.ABC):
-    """`total` samples of problems, and the folder for their scores and results.
+    """Samples of problems, and the folder for their scores and results.
 
     A subclass says where the samples come from. Raises InvalidValueError for a k above the samples
     of the problem with the `fewest`, a `by` that no problem has, and a problem that lacks what the
-    reward needs. Only `carry_out` writes.
+    reward needs. A shard is held to all of that for all problems, and takes its slice of them.
+    Only `carry_out` writes.
     """
 
     sample_settings: Mapping[str, Any]
     """What decides the samples, of which a subclass knows: part of what identifies the folder."""
+
+    total: int
+    """The number of samples, known to a subclass."""
 
     def __init__(
         self,
@@ -57,16 +63,17 @@ class Evaluation(abc.ABC):
         problems: Mapping[str, Problem],
         verifier: Verifier,
         *,
-        total: int,
         fewest: int,
     ) -> None:
         check_ks(recipe.k, fewest)
         check_by((problem.meta for problem in problems.values()), recipe.by)
         self.recipe = recipe
-        self.problems = problems
+        self.shard = None if recipe.shard is None else Shard.read(recipe.shard)
+        count = len(problems)
+        self.part = range(count) if self.shard is None else self.shard.part(count)
+        self.problems = dict(itertools.islice(problems.items(), self.part.start, self.part.stop))
         self.verifier = verifier
-        self.out = Path(recipe.out)
-        self.total = total
+        self.out = recipe.folder
         self.samples: Mapping[Key, Sample] = {}  # all of them once `draw` has ended
         self.remarks: dict[str, Any] = {}  # what else the manifest says of the samples
         self._scorer = Scorer(recipe.reward, problems, verifier)
@@ -74,7 +81,19 @@ class Evaluation(abc.ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """What identifies the content of the folder: what decides samples, and what scores."""
-        return {**self.sample_settings, **self._scorer.settings}
+        settings = {**self.sample_settings, **self._scorer.settings}
+        return settings if self.shard is None else {**settings, SHARD: str(self.shard)}
+
+    def _check_folder(self, problems: Mapping[str, Problem], samples: Path | None = None) -> None:
+        """Refuse a folder of other settings; a shard cannot grow by problems, which move all."""
+        grows = list(problems.values()) if self.shard is None else []
+        folder.check_folder(self.out, self.settings, grows=grows, samples=samples)
+        if self.shard is not None:
+            check_siblings(self.out, self.settings, samples=samples)
+
+    @abc.abstractmethod
+    def places(self) -> Iterable[int]:
+        """Return the places of the samples of a shard among those of the whole run, ascending."""
 
     @abc.abstractmethod
     def draw(
@@ -91,6 +110,8 @@ class Evaluation(abc.ABC):
         started = time.monotonic()
         report: UnitProgress = progress or (lambda _done, _total, _unit: None)
         folder.write_manifest(self.out, self.settings)
+        if self.shard is not None:
+            ShardPlan.of_places(self.places(), k=self.recipe.k).write(self.out)
         failures = FailureStore(self.out / folder.FAILURES)
         with failures, Store(self.out / folder.SCORES, Score) as scores:
 
@@ -139,7 +160,8 @@ class Evaluation(abc.ABC):
         )
 
     def _write(self, results: Results) -> None:
-        if results.counts.unscored == results.counts.samples:
+        is_empty = results.counts.unscored == results.counts.samples
+        if is_empty and self.shard is None:  # the other shards may have what can be shown
             raise DataError(f"{self.out}: nothing can be shown: {results.counts.lacking}")
         prompts = (
             {"problem_id": problem.id, "prompt": problem.prompt}
@@ -160,8 +182,8 @@ class SampledEvaluation(Evaluation):
     ) -> None:
         problems = read_problems(recipe.problems, limit=recipe.limit)
         samples = recipe.sampling.samples
-        total = len(problems) * samples
-        super().__init__(recipe, problems, verifier, total=total, fewest=samples)
+        super().__init__(recipe, problems, verifier, fewest=samples)
+        self.total = len(self.problems) * samples
         self._sampling = recipe.sampling
         self._backend = backend or self._load_backend(recipe)
         prompts = {problem.id: problem.prompt for problem in problems.values()}
@@ -171,7 +193,12 @@ class SampledEvaluation(Evaluation):
             "model": self._backend.describe(),
             "sampling": recipe.sampling.to_json(),
         }
-        folder.check_folder(self.out, self.settings, grows=list(problems.values()))
+        self._check_folder(problems)
+
+    def places(self) -> Iterable[int]:
+        """Return the places of the samples of a shard: its slice of the problems is contiguous."""
+        samples = self._sampling.samples
+        return range(self.part.start * samples, self.part.stop * samples)
 
     def _load_backend(self, recipe: EvalRecipe) -> Backend:
         # The draws of some backends depend on the batch, so that a run goes on in its own size.
@@ -262,20 +289,36 @@ class FiledEvaluation(Evaluation):
                 f"{file}: no sample for {len(missing)} of {len(problems)} problems, the "
                 f"first {missing[0]!r}; score the problems that were sampled, or sample the rest"
             )
-        total = len(submissions)
-        super().__init__(recipe, problems, verifier, total=total, fewest=min(counts.values()))
-        self._submissions = submissions
-        self.samples = {key_of(submission.sample): submission.sample for submission in submissions}
+        super().__init__(recipe, problems, verifier, fewest=min(counts.values()))
+        self._places = [
+            place
+            for place, submission in enumerate(submissions)
+            if submission.sample.problem_id in self.problems
+        ]
+        self._submissions = [submissions[place] for place in self._places]
+        self.total = len(self._submissions)
+        self.samples = {key_of(s.sample): s.sample for s in self._submissions}
         self.remarks["samples_file"] = str(file)
         self.sample_settings = {
             "samples": {"sha256": file_digest(file), "bytes": file.stat().st_size}
         }
-        folder.check_folder(self.out, self.settings, grows=list(problems.values()), samples=file)
+        self._check_folder(problems, samples=file)
+
+    def places(self) -> Iterable[int]:
+        """Return the places of the samples in the file, which need not be sorted by problem."""
+        return self._places
 
     def draw(
         self, scored: Container[Key], _: UnitProgress
     ) -> Generator[Sequence[Submission], None, None]:
-        """Yield at once all that have no score."""
+        """Yield at once all that have no score.
+
+        A shard keeps its samples, from which `merge` tells how they ended without the file.
+        """
+        if self.shard is not None:
+            write_jsonl(
+                self.out / folder.SAMPLES, (sample.to_json() for sample in self.samples.values())
+            )
         yield [s for s in self._submissions if key_of(s.sample) not in scored]
 
     def plan(self) -> dict[str, int]:
