@@ -201,6 +201,12 @@ def test_the_card_names_base_method_and_k(make_trainer, model_folder, tmp_path, 
     assert f"| base model | `{model_folder}` |" in card
     assert f"| method | `{method.get('method', 'bon_loo1')}` (" in card
     assert ("max@k" in card) == ("k" in method)
+    assert "| `learning_rate` | 0.03 |" in card
+    assert "| optimizer steps | 2 |" in card
+    assert "| problems | 24 |" in card
+    rows = [row for row in trainer.state.log_history if "loss" in row]
+    assert f"| max@4 | {rows[0]['max@4']:.3f} | {rows[-1]['max@4']:.3f} |" in card
+    assert "generator(question, max_new_tokens" in card  # the model has no chat template
 
 
 def test_a_stream_that_ends_before_one_rollout_batch_is_refused(model_folder, tmp_path):

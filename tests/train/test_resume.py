@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from transformers import trainer as trainer_of_transformers
 
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
@@ -36,6 +37,17 @@ GEOMETRIES = {
     "whole groups, running scale": {"advantage_scale": "batch"},
     "split groups": SPLIT,
 }
+
+
+def test_a_resumed_run_does_not_speak_of_tied_weights_as_missing(make_trainer, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(trainer_of_transformers.logger, "warning", warnings.append)
+    settings = {**SETTINGS, "max_steps": 2}
+    make_trainer(cls=MaxAtKTrainer, **settings).train()
+    again = make_trainer(cls=MaxAtKTrainer, **settings)
+    assert again.model.config.tie_word_embeddings
+    again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-1")
+    assert [text for text in warnings if "missing" in text] == []
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)

@@ -1,33 +1,51 @@
-"""The part of a trained model's README that says what it was trained for."""
+"""The part of a trained model's README that says what it was trained for, and what it came to."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from maxatk.folders import known
 from maxatk.objectives import method_of
 from maxatk.training import findings
+from maxatk.training.keys import REWARD, max_at
 
 _TITLE = "## Trained for best-of-N with maxatk"
-_SETTINGS = ("form", "max_weight", "advantage_scale", "num_generations", "num_iterations")
+_SETTINGS = (
+    "learning_rate",
+    "form",
+    "max_weight",
+    "advantage_scale",
+    "num_generations",
+    "num_iterations",
+)
+_CHAT_TURN = '[{"role": "user", "content": question}]'  # of the quick start in TRL's card
+_SHARE = 0.1  # of the rows of the log, at either end of the training
 
 
 def describe_training(trainer: Any) -> None:
-    """Add the objective, and what the log shows to be wrong, to the card that TRL has written."""
+    """Add the objective, what it came to, and what the log shows to be wrong, to TRL's card."""
     args = trainer.args
     card = Path(args.output_dir) / "README.md"
     if not card.is_file():
         return
     base = trainer.model.config.name_or_path
-    text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
-    # TRL names a model of the hub; a local folder it calls None.
-    text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")
-    text = text.replace('model="None"', f'model="{args.output_dir}"')
     method = method_of(args.method)
-    settings = [f"| `{name}` | {getattr(args, name)} |" for name in _SETTINGS]
-    warnings = [f"- {finding}" for finding in findings(trainer.state.log_history)]
+    settings = {
+        "base model": f"`{base}`",
+        "method": f"`{args.method}` ({method.source})",
+        "k": _ks(args) if method.credit_row.uses_k else "none",
+        "optimizer steps": trainer.state.global_step,
+        **{f"`{name}`": getattr(args, name) for name in _SETTINGS},
+    }
+    if isinstance(trainer.train_dataset, Sized):
+        settings["problems"] = f"{len(trainer.train_dataset):,}"
     lines = [
-        text,
+        _card_of_trl(card.read_text(encoding="utf-8"), trainer),
         "",
         _TITLE,
         "",
@@ -35,14 +53,56 @@ def describe_training(trainer: Any) -> None:
         "",
         "| setting | value |",
         "|---|---|",
-        f"| base model | `{base}` |",
-        f"| method | `{args.method}` ({method.source}) |",
-        *settings,
+        *(f"| {name} | {value} |" for name, value in settings.items()),
         "",
-        *warnings,
+        *_what_it_came_to(trainer.state.log_history),
+        *(f"- {finding}" for finding in findings(trainer.state.log_history)),
         "",
     ]
     card.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _card_of_trl(text: str, trainer: Any) -> str:
+    """Return TRL's part of the card, for a local model and for one without a chat template."""
+    text = text.partition(_TITLE)[0].rstrip()
+    # TRL names a model of the hub; a local folder it calls None.
+    base = trainer.model.config.name_or_path
+    text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")
+    text = text.replace('model="None"', f'model="{trainer.args.output_dir}"')
+    if getattr(trainer.processing_class, "chat_template", None) is None:
+        text = text.replace(_CHAT_TURN, "question")
+    return text
+
+
+def _what_it_came_to(log: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a table: reward and max@k at both ends of the training."""
+    rows = [row for row in log if known(row, REWARD) is not None and "loss" in row]
+    if not rows:
+        return []
+    count = max(1, round(_SHARE * len(rows)))
+    of_both_ends = {}
+    for key in (REWARD, *_max_at_keys(rows)):
+        ends = []
+        for part in (rows[:count], rows[-count:]):
+            values = [value for value in (known(row, key) for row in part) if value is not None]
+            ends.append(f"{np.mean(values):.3f}" if values else "–")
+        of_both_ends[key] = ends
+    return [
+        f"In the training groups, over the first and the last {count} rows of the log. "
+        "Only an evaluation says what held-out problems gain.",
+        "",
+        "| value | at first | at last |",
+        "|---|---|---|",
+        *(f"| {key} | {first} | {last} |" for key, (first, last) in of_both_ends.items()),
+        "",
+    ]
+
+
+def _max_at_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    ks = set()
+    for row in rows:
+        ks |= {int(key.removeprefix("max@")) for key in row if re.fullmatch(r"max@\d+", key)}
+    return [max_at(k) for k in sorted(ks)]
 
 
 def _aim(args: Any, method: Any) -> str:
@@ -52,7 +112,11 @@ def _aim(args: Any, method: Any) -> str:
     )
     if not method.credit_row.uses_k:
         return aim
-    k = str(args.k)
-    if args.k_schedule != "constant":
-        k += f" to {args.objective.last_k} ({args.k_schedule})"
-    return f"{aim} for k = {k}"
+    return f"{aim} for k = {_ks(args)}"
+
+
+def _ks(args: Any) -> str:
+    """Return the k, and where its schedule leads."""
+    if args.k_schedule == "constant":
+        return str(args.k)
+    return f"{args.k} to {args.objective.last_k} ({args.k_schedule})"

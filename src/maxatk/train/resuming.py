@@ -30,6 +30,14 @@ class ResumingTrainer(RolloutTrainer):
         super().__init__(*args, **others)
         self._sampler: Any = None  # of a training that has begun on a set with a length
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        # Tied weights are stored under one of their names: the others are not lost.
+        if getattr(self.model.config, "tie_word_embeddings", False):
+            tied = getattr(self.model, "_tied_weights_keys", None) or ()
+            missing = load_result.missing_keys
+            missing[:] = [name for name in missing if name not in tied]
+        super()._issue_warnings_after_load(load_result)
+
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         # transformers pickles the settings beside the weights, the token of the hub in clear.
         token = self.args.hub_token
