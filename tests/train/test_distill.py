@@ -13,7 +13,7 @@ from trl import SFTConfig
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD
 from maxatk.settings import from_mapping
-from maxatk.train import DistillRecipe, distill
+from maxatk.train import DistillRecipe, distill, plan_distillation
 from maxatk.train.distill import WeightedSFTTrainer, config_of, sft_dataset
 
 TRAINER = {
@@ -101,6 +101,19 @@ def test_a_step_follows_the_gradient_of_the_weighed_likelihood(model_folder, tmp
     for name, parameter in before.named_parameters():
         expected = parameter - TRAINER["learning_rate"] * parameter.grad
         torch.testing.assert_close(after[name], expected, atol=1e-6, rtol=1e-4)
+
+
+def test_a_plan_counts_what_a_run_draws_and_writes_nothing(recipe):
+    plan = plan_distillation(from_mapping(DistillRecipe, {**recipe, "rounds": 2}, where="recipe"))
+    assert not Path(recipe["out"]).exists()
+    assert (plan["problems"], plan["samples_to_draw"], plan["k"]) == (24, 2 * 24 * 4, 2)
+    out = run(recipe, rounds=2)
+    drawn = [len((out / f"samples-{n}" / "samples.jsonl").read_text().splitlines()) for n in (0, 1)]
+    assert sum(drawn) == plan["samples_to_draw"]
+    missing = {**recipe, "run": "nowhere"}
+    del missing["eval"]
+    with pytest.raises(MissingFileError, match="run: nowhere"):
+        plan_distillation(from_mapping(DistillRecipe, missing, where="recipe"))
 
 
 def test_rounds_draw_from_the_model_of_the_one_before(recipe):

@@ -1,7 +1,7 @@
 """Training for max@k on TRL."""
 
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.distill import DistillRecipe, distill
+from maxatk.train.distill import DistillRecipe, distill, plan_distillation
 from maxatk.train.preview import Preview, preview
 from maxatk.train.programs import Programs
 from maxatk.train.run import TrainRecipe, check_settings, train
@@ -16,6 +16,7 @@ __all__ = [
     "TrainRecipe",
     "check_settings",
     "distill",
+    "plan_distillation",
     "preview",
     "train",
 ]

@@ -86,12 +86,7 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     out = Path(recipe.out)
     if finished(out, recipe):
         return out
-    config_of(recipe, out)
-    lora_config(recipe.peft)
-    refuse_missing_model(recipe.model)
-    load_problems(recipe.problems, limit=1)
-    if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
-        raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
+    plan_distillation(recipe)
     model = recipe.model
     for number in range(recipe.rounds):
         target = out if number + 1 == recipe.rounds else out / f"round-{number}"
@@ -99,6 +94,32 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
             _round(recipe, model, number, target, progress)
         model = str(target)
     return out
+
+
+def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
+    """Return what `distill` would draw and train on, after all its checks; raises as it does.
+
+    `samples_to_draw` are those of all rounds; the steps are known once it is known which samples
+    are worth a place.
+    """
+    config = config_of(recipe, Path(recipe.out))
+    lora_config(recipe.peft)
+    refuse_missing_model(recipe.model)
+    problems = len(load_problems(recipe.problems))
+    if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
+        raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
+    drawing = recipe.eval_recipe(recipe.model, Path(recipe.out), 0)
+    samples = drawing.sampling.samples
+    return {
+        "problems": problems,
+        "samples_of_a_problem": samples if recipe.run is None else None,
+        "samples_to_draw": problems * samples * recipe.rounds if recipe.run is None else 0,
+        "rounds": recipe.rounds,
+        "k": recipe.k,
+        "epochs": config.num_train_epochs,
+        "rows_of_an_optimizer_step": config.train_batch_size * config.gradient_accumulation_steps,
+        "out": recipe.out,
+    }
 
 
 def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
