@@ -109,9 +109,9 @@ def test_different_rewards_of_one_rollout_are_refused_by_name(tmp_path):
 
 def test_the_rollout_may_be_any_field_and_its_last_text_is_its_completion(tmp_path):
     rows = [
-        {"problem_id": "p", "session": {"id": 3}, "reward": 1, "completion": "first", "turn": 1},
-        {"problem_id": "p", "session": {"id": 3}, "reward": 1, "completion": "second", "turn": 2},
-        {"problem_id": "q", "session": {"id": 3}, "reward": 0, "completion": "other", "turn": 1},
+        {"problem_id": "p", "session": {"id": 3}, "reward": 1, "completion": "first", "part": 1},
+        {"problem_id": "p", "session": {"id": 3}, "reward": 1, "completion": "second", "part": 2},
+        {"problem_id": "q", "session": {"id": 3}, "reward": 0, "completion": "other", "part": 1},
     ]
     write_jsonl(tmp_path / "log.jsonl", rows)
     samples = read_log(tmp_path / "log.jsonl", mapping={"rollout": "session.id"})
@@ -119,7 +119,7 @@ def test_the_rollout_may_be_any_field_and_its_last_text_is_its_completion(tmp_pa
         ("p", 0, "second"),
         ("q", 0, "other"),
     ]
-    assert samples[0].columns["turn"] == 2
+    assert samples[0].columns["part"] == 2
 
 
 def test_outputs_of_a_session_of_verl_are_one_sample_whose_last_counts(tmp_path):

@@ -135,10 +135,61 @@ def test_rows_in_any_order_are_groups_and_back():
     ids = ["y", "x", "y", "x", "x"]
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 0.75])
     rows = Rows(ids, group_size=3)
-    assert rows.members == [[0, 2], [1, 3, 4]]
+    assert rows.members == [[[0], [2]], [[1], [3], [4]]]
     groups = rows.groups(rewards, k=2)
     np.testing.assert_array_equal(groups.rewards, [[0.0, 0.5, NAN], [1.0, 0.25, 0.75]])
     np.testing.assert_array_equal(rows.of_rows(groups.rewards), rewards)
+
+
+def split_at_random(seed):
+    """Rows of 1 to 4 parts a sample in any order, each with its part of the log ratio."""
+    generator = np.random.default_rng(seed)
+    places = [
+        (group, sample)
+        for group in range(len(REWARDS))
+        for sample in range(REWARDS.shape[1])
+        for _ in range(generator.integers(1, 5))
+    ]
+    generator.shuffle(places)
+    ids = [f"g{group}" for group, _ in places]
+    return ids, [sample for _, sample in places], generator.normal(0, 0.2, len(places)), places
+
+
+@pytest.mark.parametrize("method", [*ON_REWARDS])
+def test_splitting_samples_into_rows_changes_no_advantage_and_no_value_of_the_log(method):
+    """Learner and log, on groups of any order, against the same samples as one row each."""
+    for seed in range(5):
+        ids, samples, parts, places = split_at_random(seed)
+        rows = Rows(ids, 4, samples)
+        rewards = np.array([REWARDS[int(group), int(sample)] for group, sample in places])
+        log_ratios = rows.log_ratios(parts) if method_of(method).correction != "none" else None
+        step = learner(method=method).step(
+            rows.groups(rewards, k=2),
+            [[str(rows.ids[part[0]]) + str(samples[part[0]]) for part in g] for g in rows.members],
+            log_ratios=log_ratios,
+        )
+        sums = np.zeros_like(REWARDS)
+        for (group, sample), part in zip(places, parts, strict=True):
+            sums[int(group), int(sample)] += part
+        whole = learner(method=method).step(
+            Groups(REWARDS, k=2),
+            [[f"g{group}{sample}" for sample in range(4)] for group in range(len(REWARDS))],
+            log_ratios=None if log_ratios is None else sums,
+        )
+        of_rows = rows.of_rows(step.advantages)
+        expected = [whole.advantages[int(group), int(sample)] for group, sample in places]
+        np.testing.assert_allclose(of_rows, expected, atol=1e-9)
+        assert step.metrics.keys() == whole.metrics.keys()
+        for name, value in whole.metrics.items():
+            assert step.metrics[name] == pytest.approx(value, nan_ok=True), name
+
+
+def test_a_sample_whose_rows_have_different_rewards_is_refused():
+    rows = Rows(["x", "x", "x"], 2, ["a", "b", "a"])
+    with pytest.raises(InvalidValueError, match="rewards: the rows of one rollout of group 'x'"):
+        rows.groups(np.array([0.0, 1.0, 0.5]), k=1)
+    last = Rows(["x", "x", "x"], 2, ["a", "b", "a"], "last")
+    np.testing.assert_array_equal(last.groups(np.array([0.0, 1.0, 0.5]), k=1).rewards, [[0.5, 1.0]])
 
 
 def test_ratios_are_logged_in_their_own_words():

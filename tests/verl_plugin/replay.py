@@ -41,7 +41,17 @@ def replay(seen, model_path, *, steps, method, k, n, learning_rate):
 
 
 def _rows(batches):
-    names = ("uids", "rewards", "real", "old", "now", "advantages", "prompts", "responses")
+    names = (
+        "uids",
+        "sessions",
+        "rewards",
+        "real",
+        "old",
+        "now",
+        "advantages",
+        "prompts",
+        "responses",
+    )
     columns = [[value for batch in batches for value in batch[name]] for name in names]
     rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     return [row for row in rows if row["real"]]
@@ -77,18 +87,23 @@ def log_probs(model, prompt, response):
 
 
 def _advantages(rows, ratios, method, k, n):
-    """n times maxatk.advantages of each group, those that lost samples filled with NaN."""
+    """n times maxatk.advantages of each group, those that lost samples filled with NaN.
+
+    The outputs of a session are one sample: the ratio is that of all of them together.
+    """
     groups = {}
     for place, row in enumerate(rows):
-        groups.setdefault(row["uids"], []).append(place)
+        groups.setdefault(row["uids"], {}).setdefault(row["sessions"], []).append(place)
     found = np.zeros(len(rows))
-    for places in groups.values():
+    for sessions in groups.values():
         rewards, logs = np.full((1, n), np.nan), np.zeros((1, n))
-        rewards[0, : len(places)] = [rows[place]["rewards"] for place in places]
-        logs[0, : len(places)] = ratios[places]
+        for sample, places in enumerate(sessions.values()):
+            rewards[0, sample] = rows[places[-1]]["rewards"]
+            logs[0, sample] = ratios[places].sum()
         advantages = maxatk.advantages(rewards, method, k, log_ratios=logs)
-        found[places] = n * advantages[0, : len(places)]
-    return found, sorted(len(places) for places in groups.values())
+        for sample, places in enumerate(sessions.values()):
+            found[places] = n * advantages[0, sample]
+    return found, sorted(len(sessions) for sessions in groups.values())
 
 
 def _surrogate(now, then, advantage):

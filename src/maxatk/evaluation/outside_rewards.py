@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation import folder
+from maxatk.evaluation.budgets import budget_columns
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.exchange import LogRow, log
@@ -76,7 +77,7 @@ def _score_of(row: LogRow) -> Score:
         total=0,
         outcome=Outcome.NO_REWARD if row.reward is None else Outcome.SCORED,
         seconds=0.0,
-        columns=row.columns,
+        columns={**row.columns, **budget_columns(row.reached)},
     )
 
 

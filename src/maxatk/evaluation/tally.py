@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import is_finite, require
-from maxatk.errors import DataError, unknown_name
+from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation import results
 from maxatk.evaluation.blind_retry import VISIBLE_TESTS, retried_max_at_k
+from maxatk.evaluation.budgets import is_budget, reward_within, turns_of
 from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
@@ -145,6 +146,9 @@ class ScoreTally:
 
     def __init__(self, scores: Iterable[Score] = (), *, column: str | None = None) -> None:
         self.column = column
+        self._turns: int | None = None  # of the budget that the column is, if it is one
+        if column is not None and is_budget(column):
+            self._turns = turns_of(column)
         self._problems: dict[str, _Scores] = defaultdict(_Scores)
         self._outcomes = Counter[str]()
         self._unscored = 0
@@ -155,7 +159,7 @@ class ScoreTally:
 
     def add(self, score: Score) -> None:
         """Count one score; raises DataError if that sample has one."""
-        reward = score.reward if self.column is None else score.columns.get(self.column)
+        reward = self._reward(score)
         self._problems[score.problem_id].add(score, np.nan if reward is None else reward)
         self._outcomes[score.outcome.value] += 1
         self._unscored += reward is None
@@ -166,6 +170,12 @@ class ScoreTally:
             self._reasons["no value in the column"] += 1
         elif reward is None:
             self._reasons[score.outcome.value] += 1
+
+    def _reward(self, score: Score) -> float | None:
+        """Return the reward of a score, or what stands in for it."""
+        if self._turns is not None:
+            return None if score.reward is None else reward_within(score.columns, self._turns)
+        return score.reward if self.column is None else score.columns.get(self.column)
 
     @property
     def problem_ids(self) -> list[str]:
@@ -178,7 +188,12 @@ class ScoreTally:
         Raises InvalidValueError where no score has the column that stands in for the reward.
         """
         names = {name for scores in self._problems.values() for name in scores.further}
-        if self.column is not None and self.column not in names:
+        if self._turns is not None and not any(map(is_budget, names)):
+            raise InvalidValueError(
+                f"budget: {self.column!r}: no sample says how many turns it took; a log needs the "
+                "field turns, or turn and rollout with a row a turn (--map)"
+            )
+        if self._turns is None and self.column is not None and self.column not in names:
             raise unknown_name("column", self.column, names)
         columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
         return _padded(columns), np.array([len(column) for column in columns], dtype=np.int64)
@@ -196,6 +211,8 @@ class ScoreTally:
         common = set.intersection(*(set(problem.further) for problem in problems))
         complete = {}
         for name in sorted(common):
+            if is_budget(name):
+                continue  # what was reached is no score that selects
             values = _padded([problem.further[name] for problem in problems], unscored.shape[1])
             if (unscored | ~np.isnan(values)).all():
                 complete[name] = values

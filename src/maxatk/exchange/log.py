@@ -34,8 +34,10 @@ class LogRow:
     Rows of a problem with the same `rollout` are one sample: see `rollouts`. Samples without a
     number are numbered in the order of the file. `columns` are further numbers, `program` is the
     whole program where the log holds it apart from the completion, which with `continues` goes on
-    from the problem's prompt. With `named_by_prompt` the log has no id of the
-    problem but its prompt. `whole` is the sample where the log is ours.
+    from the problem's prompt. With `named_by_prompt` the log has no id of the problem but its
+    prompt. `turn` is the place of the row in its rollout, `turns` how many turns the sample took,
+    and `reached` the rewards after some of them (`turns.reached_by`). `whole` is the sample where
+    the log is ours.
     """
 
     problem_id: str
@@ -49,6 +51,9 @@ class LogRow:
     continues: bool = False
     named_by_prompt: bool = False
     rollout: str | None = None
+    turn: int | None = None
+    turns: int | None = None
+    reached: Mapping[int, float] = dataclasses.field(default_factory=dict)
     whole: Sample | None = None
 
 
@@ -83,7 +88,7 @@ def sample_at(
     Without a `problem_id` the prompt is its own id. `columns` are by default all further numbers
     of the row. Raises DataError where an id, a completion or a reward is missing, and as `typed`.
     """
-    optional = ("sample", "prompt", "answer", "rollout")
+    optional = ("sample", "prompt", "answer", "rollout", "turn", "turns")
     fields: dict[str, Any] = {}
     for name, path in paths.items():
         value = field(row, path, absent=None if name in optional else _MISSING)
@@ -226,6 +231,8 @@ _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "prompt": _text,
     "answer": lambda value, _: str(value),
     "rollout": identifier,
+    "turn": index,
+    "turns": index,
 }
 """Field of a sample that a path may be given for -> what reads it."""
 

@@ -62,15 +62,15 @@ class OpenLog:
                 s for _, of_row in rows if not isinstance(of_row, ValueError) for s in of_row
             )
 
-        errors: list[tuple[str, str]] = []
+        errors: dict[int, tuple[str, str]] = {}  # by the number of the row in the file
         accepted: list[RowAt] = []
-        for place, of_row in rows:
+        for number, (place, of_row) in enumerate(rows):
             try:
                 if isinstance(of_row, ValueError):
                     raise of_row
-                accepted += [RowAt(place, row) for row in map(accept, of_row)]
+                accepted += [RowAt(number, place, row) for row in map(accept, of_row)]
             except ValueError as error:
-                errors.append((place, str(error)))
+                errors[number] = (place, str(error))
         samples = self._numbered(accepted, errors)
         if len(choices) > 1 and self.format.choice not in self.mapping:
             raise DataError(
@@ -78,21 +78,21 @@ class OpenLog:
                 f"--map {self.format.choice}=NAME chooses one"
             )
         if errors:
-            raise DataError(bad_lines(self.path, errors))
+            raise DataError(bad_lines(self.path, [errors[number] for number in sorted(errors)]))
         if not samples:
             raise DataError(f"{self.path}: holds no samples")
         return list(samples.values())
 
     def _numbered(
-        self, rows: Sequence[RowAt], errors: list[tuple[str, str]]
+        self, rows: Sequence[RowAt], errors: dict[int, tuple[str, str]]
     ) -> dict[tuple[str, int], LogRow]:
         """Return the samples that rows are of, by problem and index; add to the errors."""
         rule = self.mapping.get(CHOICE, self.format.rollout_reward)
         samples: dict[tuple[str, int], LogRow] = {}
         counts = Counter[str]()
-        for place, of_rollout in rollouts_of(rows, unique=self.format.unique_rollouts):
+        for of_rollout in rollouts_of(rows, unique=self.format.unique_rollouts):
             try:
-                sample = one_sample(of_rollout, rule)
+                sample = one_sample([at.row for at in of_rollout], rule)
                 if sample.sample is None:
                     sample.sample = counts[sample.problem_id]
                 counts[sample.problem_id] += 1
@@ -101,7 +101,8 @@ class OpenLog:
                     raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice")
                 samples[key] = sample
             except ValueError as error:
-                errors.append((place, str(error)))
+                first = of_rollout[0]
+                errors.setdefault(first.number, (first.place, str(error)))
         return samples
 
 

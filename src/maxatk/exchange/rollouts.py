@@ -13,6 +13,7 @@ from typing import NamedTuple, get_args
 
 from maxatk.errors import DataError, unknown_name
 from maxatk.exchange.log import LogRow
+from maxatk.exchange.turns import reached_by
 from maxatk.objectives.rollouts import RolloutReward
 
 CHOICE = "rollout_reward"
@@ -20,8 +21,9 @@ CHOICE = "rollout_reward"
 
 
 class RowAt(NamedTuple):
-    """A row and where it stands in the file, for messages."""
+    """A row of a log, its number among those of the file, and its place for messages."""
 
+    number: int
     place: str
     row: LogRow
 
@@ -32,18 +34,18 @@ def check_choice(value: str | None) -> None:
         raise unknown_name(f"map: {CHOICE}", value, get_args(RolloutReward))
 
 
-def rollouts_of(rows: Iterable[RowAt], *, unique: bool = False) -> list[tuple[str, list[LogRow]]]:
-    """Return the rows of each rollout, and the place of its first row, in the order of these.
+def rollouts_of(rows: Iterable[RowAt], *, unique: bool = False) -> list[list[RowAt]]:
+    """Return the rows of each rollout, in the order of their first ones.
 
     A row without a rollout is one by itself. Ids of rollouts are `unique` in the file, or else for
     their problem.
     """
-    rows_of: dict[object, tuple[str, list[LogRow]]] = {}
-    for number, (place, row) in enumerate(rows):
-        key: object = number
-        if row.rollout is not None:
-            key = ("" if unique else row.problem_id, row.rollout)
-        rows_of.setdefault(key, (place, []))[1].append(row)
+    rows_of: dict[object, list[RowAt]] = {}
+    for place, at in enumerate(rows):
+        key: object = place
+        if at.row.rollout is not None:
+            key = ("" if unique else at.row.problem_id, at.row.rollout)
+        rows_of.setdefault(key, []).append(at)
     return list(rows_of.values())
 
 
@@ -56,13 +58,16 @@ def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
 
     Raises DataError for rewards that differ, without a rule.
     """
+    reward = _reward(rows, rule)
+    reached = rows[0].reached or reached_by(rows, reward, rule)
     if len(rows) == 1:
-        return rows[0]
+        return dataclasses.replace(rows[0], reached=reached) if reached else rows[0]
     completions = [row.completion for row in rows if row.completion is not None]
     columns = [row.columns for row in rows if row.columns]
     return dataclasses.replace(
         rows[0],
-        reward=_reward(rows, rule),
+        reward=reward,
+        reached=reached,
         completion=completions[-1] if completions else None,
         columns=columns[-1] if columns else {},
         program=rows[-1].program,

@@ -35,6 +35,7 @@ class RolloutLayout:
     rollout_of_row: Places  # (P, rows), the number of each row's rollout in its group, -1 if padded
     sizes: Places  # (P,), the rollouts of each group
     reward: RolloutReward | None  # None where all rows of a rollout must have the same
+    least: int = 0  # rollouts that a table has place for in every group
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,7 +45,7 @@ class RolloutLayout:
     @property
     def width(self) -> int:
         """Return the number of rollouts of the largest group."""
-        return int(self.sizes.max(initial=0))
+        return int(self.sizes.max(initial=self.least))
 
     @property
     def places(self) -> Places | None:
@@ -140,6 +141,17 @@ def sample_layout(
     rows, table = layout_of(rewards, groups)
     if rollouts is None:
         return rows, table
+    layout = rollout_layout(rows, rollouts, reward)
+    return layout, layout.rows("rewards", rewards)
+
+
+def rollout_layout(
+    rows: Layout, rollouts: Any, reward: RolloutReward | None, *, least: int = 0
+) -> RolloutLayout:
+    """Return the layout of rollouts, whose tables have place for `least` or more in every group.
+
+    Raises InvalidValueError for `rollouts` that are not one hashable id for each row.
+    """
     ids = rows.codes("rollouts", rollouts, missing=False)
     rollout_of_row = np.full(ids.shape, -1, dtype=np.intp)
     sizes = np.zeros(len(ids), dtype=np.intp)
@@ -149,8 +161,7 @@ def sample_layout(
             number = number_of_id.setdefault(int(ids[group, row]), len(number_of_id))
             rollout_of_row[group, row] = number
         sizes[group] = len(number_of_id)
-    layout = RolloutLayout(rows, rollout_of_row, sizes, reward)
-    return layout, layout.rows("rewards", rewards)
+    return RolloutLayout(rows, rollout_of_row, sizes, reward, least)
 
 
 def rollout_weights(rollouts: Any, tokens: npt.ArrayLike, *, groups: Any = None) -> FloatArray:

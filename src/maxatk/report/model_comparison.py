@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluation.budgets import read_budget, turns_of
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.load import ResultsSource
 from maxatk.evaluation.problem_groups import results_by
@@ -93,6 +94,7 @@ class CompareOptions(Reading):
         metric: What to compare.
         alpha: Level of the false-discovery control, between 0 and 1.
         by: A field of the problems' meta; every value of it is compared on its own.
+        budget: Budgets of turns, such as turns=1,2,4; each is compared on its own.
         allow_other_problems: Compare runs over different problems, on those they share.
         allow_other_verifiers: Compare runs whose verifiers had different limits.
     """
@@ -100,10 +102,15 @@ class CompareOptions(Reading):
     metric: tuple[Literal["max@k", "pass@k"], ...] = ("max@k",)
     alpha: float = ALPHA
     by: str | None = None
+    budget: str | None = None
     allow_other_problems: bool = False
     allow_other_verifiers: bool = False
 
     def __post_init__(self) -> None:
+        if self.budget is not None:
+            read_budget(self.budget)
+            if self.by is not None or self.column is not None:
+                raise InvalidValueError("budget: does not go with by or column; leave these out")
         if not 0 < self.alpha < 1:
             raise InvalidValueError(f"alpha: must lie between 0 and 1, got {self.alpha!r}")
         for metric in self.metric:
@@ -123,13 +130,14 @@ def compare(
     if len(results) < 2:
         raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
     comparisons = {
-        benchmark: load_comparison(
+        f"{benchmark} {part}".strip(): load_comparison(
             sources,
-            options,
+            reading,
             allow_other_problems=options.allow_other_problems,
             allow_other_verifiers=options.allow_other_verifiers,
         )
         for benchmark, sources in _sources(results, options).items()
+        for part, reading in _readings(options).items()
     }
     decisions = {
         (benchmark, str(metric)): decide(
@@ -152,6 +160,17 @@ def compare(
         leaders=_shown(leaders, measures, comparisons),
         differences=_shown(differences, measures, comparisons),
     )
+
+
+def _readings(options: CompareOptions) -> dict[str, Reading]:
+    """Return how the runs are read for each budget, by its name; one without a name for none."""
+    if options.budget is None:
+        return {"": options}
+    columns = read_budget(options.budget)
+    return {
+        f"within {turns_of(column)} turns": dataclasses.replace(options, budget=None, column=column)
+        for column in columns
+    }
 
 
 def _shown(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from maxatk.objectives.layout import Layout, layout_of_ids
+from maxatk.objectives.rollouts import RolloutLayout, RolloutReward, rollout_layout
 from maxatk.training.groups import Groups
 
 
@@ -17,32 +17,45 @@ from maxatk.training.groups import Groups
 class Rows:
     """N rows, each of the group that its id names; groups stand in the order of appearance.
 
-    A group with fewer rows than `group_size` has lost the others, which are NaN in tables (P, n).
+    A row is a sample, or with `rollouts` a part of the one that its id names, unique in its group;
+    samples then stand in the order of their first rows. A group with fewer samples than
+    `group_size` has lost the others, which are NaN in tables (P, n). `rollout_reward` is as in
+    `maxatk.advantages`.
     """
 
     ids: Sequence[str]
     group_size: int
+    rollouts: Sequence[Hashable] | None = None
+    rollout_reward: RolloutReward | None = None
 
     @functools.cached_property
-    def _layout(self) -> Layout:
-        return layout_of_ids(self.ids, least=self.group_size)
+    def _layout(self) -> Layout | RolloutLayout:
+        rows = layout_of_ids(self.ids, least=self.group_size)
+        if self.rollouts is None:
+            return rows
+        return rollout_layout(rows, self.rollouts, self.rollout_reward, least=self.group_size)
 
     @functools.cached_property
-    def members(self) -> list[list[int]]:
-        """The rows of each group."""
-        rows_of: dict[str, list[int]] = defaultdict(list)
+    def members(self) -> list[list[list[int]]]:
+        """The rows of each sample of each group."""
+        samples_of: dict[str, dict[Hashable, list[int]]] = {}
         for row, group_id in enumerate(self.ids):
-            rows_of[group_id].append(row)
-        return list(rows_of.values())
+            sample = row if self.rollouts is None else self.rollouts[row]
+            samples_of.setdefault(group_id, {}).setdefault(sample, []).append(row)
+        return [list(samples.values()) for samples in samples_of.values()]
 
     def groups(self, rewards: np.ndarray, k: int, *, selection: np.ndarray | None = None) -> Groups:
         """Return the groups of rewards (N,), and of scores that select (N,)."""
-        scores = None if selection is None else self.table(selection)
-        return Groups(self.table(rewards), k, scores)
+        scores = None if selection is None else self._layout.rows("selection", selection)
+        return Groups(self._layout.rows("rewards", rewards), k, scores)
 
     def table(self, values: np.ndarray) -> np.ndarray:
-        """Return values of rows (N,) as those of groups (P, n)."""
+        """Return values of rows (N,), equal in a sample, as those of groups (P, n)."""
         return self._layout.rows("rows", values)
+
+    def log_ratios(self, of_rows: np.ndarray) -> np.ndarray:
+        """Return log ratios (N,) as those of samples (P, n): the sum over the rows of each."""
+        return self._layout.rows("log_ratios", of_rows)
 
     def of_rows(self, table: np.ndarray) -> np.ndarray:
         """Return values of groups (P, n) as those of rows (N,)."""

@@ -8,6 +8,7 @@ from typing import Any
 from maxatk.check import is_number
 from maxatk.training import Groups, Step, TrainingRecord
 from maxatk.training.keys import REWARD
+from maxatk.verl.loss import response_lengths
 from maxatk.verl.rows import returned
 
 FIELDS = ("prompts", "responses", "extra_fields", "extra_info")  # of verl's batch, that are shown
@@ -48,25 +49,35 @@ def record_groups(
     number: int,
     groups: Groups,
     step: Step,
-    members: list[list[int]],
+    members: list[list[list[int]]],
     data: Any,
     tokenizer: Any,
 ) -> None:
-    """Write the first groups of a rollout batch; `data` has `FIELDS`, `members` rows of groups."""
+    """Write the first groups of a rollout batch; `data` has `FIELDS` and the mask of responses.
+
+    `members` are the rows of each sample of the groups.
+    """
+    lengths = response_lengths(data)
 
     def text(column: str, row: int) -> str:
         return str(tokenizer.decode(data[column][row], skip_special_tokens=True))
+
+    def whole_text(rows: list[int]) -> str:
+        return "\n\n".join(text("responses", row) for row in rows)
 
     kept = members[: record.most]
     record.add(
         number,
         groups,
         step.advantages,
-        prompts=[text("prompts", rows[0]) for rows in kept],
-        texts=[[text("responses", row) for row in rows] for rows in kept],
-        ids=[_problem_id(data, rows[0]) for rows in kept],
-        tokens=[[len(data["responses"][row]) for row in rows] for rows in kept],
-        tests=[[_tests(returned(data["extra_fields"][row])) for row in rows] for rows in kept],
+        prompts=[text("prompts", samples[0][0]) for samples in kept],
+        texts=[[whole_text(rows) for rows in samples] for samples in kept],
+        ids=[_problem_id(data, samples[0][0]) for samples in kept],
+        tokens=[[int(lengths[rows].sum()) for rows in samples] for samples in kept],
+        tests=[
+            [_tests(returned(data["extra_fields"][rows[-1]])) for rows in samples]
+            for samples in kept
+        ],
     )
 
 

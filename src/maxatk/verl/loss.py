@@ -12,6 +12,7 @@ from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
 from maxatk.objectives.objective import Objective
+from maxatk.training.rows import Rows
 from maxatk.verl.rows import advantages_of_rows
 
 # Keys of a batch that tell the loss the k of the moment, without which advantages stay, and what
@@ -20,6 +21,9 @@ K_KEY = "maxatk_k"
 FACTOR_KEY = "maxatk_factor"
 # The column with the score that selects, at every response token of a row.
 SELECTION_KEY = "maxatk_selection"
+# verl's column with the number of a row's session in its group. An agent loop that returns several
+# outputs has a row for each, all with the reward of the last.
+SESSION = "session_id"
 
 
 def group_loss(
@@ -51,10 +55,12 @@ def corrected_rows(
     differences = (now[:, : old.shape[1]].double() - old.double()) * mask
     log_ratios = differences.sum(-1).cpu().numpy()
     advantages = row_advantages(objective, data, k=k, group_size=group_size, log_ratios=log_ratios)
-    scored = ~np.isnan(row_rewards(data))
+    rows = Rows(row_ids(data), group_size=1, rollouts=row_sessions(data))
+    of_samples = rows.log_ratios(log_ratios)
+    scored = ~np.isnan(rows.table(row_rewards(data)))
     if not scored.any():  # a batch of nothing but the rows that fill it
         return advantages, {}
-    mean = float(np.abs(log_ratios[scored]).mean())
+    mean = float(np.abs(of_samples[scored]).mean())
     return advantages, {"actor/maxatk/abs_log_ratio": mean}
 
 
@@ -75,12 +81,18 @@ def row_advantages(
         group_size=group_size,
         log_ratios=log_ratios,
         selection=row_selection(objective, data),
+        sessions=row_sessions(data),
     )
 
 
 def row_ids(data: TensorDict) -> list[str]:
     """Return the group id of every row."""
     return [str(group_id) for group_id in data["uid"]]
+
+
+def row_sessions(data: TensorDict) -> list[int] | None:
+    """Return the session of every row in its group, None where verl has not said it."""
+    return [int(session) for session in data[SESSION]] if SESSION in data else None
 
 
 def row_rewards(data: TensorDict) -> np.ndarray:

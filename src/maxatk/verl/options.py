@@ -20,6 +20,7 @@ MODE = "maxatk_sync"
 ASYNC_MODE = "maxatk_separate_async"
 
 CURRENT = "current"  # the key in which the trainer tells the estimator the advantage of a row
+SESSIONS = "sessions"  # the key in which it is told the session of a row under a trainer of verl's
 _KEPT = "log_groups"  # the key that is about the record and not about the objective
 
 
@@ -30,7 +31,7 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     is none; the rest is found by `problems_of`.
     """
     keys = algorithm.get("maxatk") or {}
-    settings = {name: _plain(keys[name]) for name in keys if name not in (CURRENT, _KEPT)}
+    settings = {name: _plain(keys[name]) for name in keys if name not in (CURRENT, SESSIONS, _KEPT)}
     if not settings:
         raise InvalidValueError(
             f"{WHERE}: the estimator 'maxatk' needs a method and a k; add +{WHERE}.method=bon_loo1 "

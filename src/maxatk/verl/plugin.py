@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def maxatk_advantage(
 
     The trainer of this package has computed them and puts them into `config`, verl's `algorithm`.
     Under a trainer of verl's own `token_level_rewards` (rows, tokens) are summed to one reward a
-    row; `index` holds group ids.
+    row; `index` holds group ids. Rows of one session are one sample.
 
     Raises InvalidValueError for settings that are not allowed, and for what the estimator alone
     cannot do: a correction, a moving k, a selection and the scale "batch".
@@ -56,13 +57,17 @@ def _without_trainer(
         raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
     is_sample = response_mask.sum(dim=-1).cpu().numpy() > 0  # verl fills batches with empty rows
     ids = [str(group_id) for group_id in index]
-    _, sizes = np.unique(np.asarray(ids)[is_sample], return_counts=True)
+    of_trainer = (config.get("maxatk") or {}).get(options.SESSIONS)
+    sessions = list(range(len(ids)) if of_trainer is None else of_trainer)
+    pairs = {(ids[row], sessions[row]) for row in np.flatnonzero(is_sample)}
     # The estimator is not told `rollout.n`; the largest group is the one that lost no sample.
-    largest = int(sizes.max())
+    largest = max(Counter(group_id for group_id, _ in pairs).values())
     problems = options.problems_of(objective, largest)
     if problems:
         raise InvalidValueError("\n".join(problems))
     rewards = token_level_rewards.sum(dim=-1).double().cpu().numpy()
     rewards[~is_sample] = np.nan
-    unscaled = advantages_of_rows(objective, ids, rewards, k=objective.k, group_size=largest)
+    unscaled = advantages_of_rows(
+        objective, ids, rewards, k=objective.k, group_size=largest, sessions=sessions
+    )
     return Learner(objective).factor(largest) * unscaled

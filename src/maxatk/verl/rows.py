@@ -25,15 +25,17 @@ def advantages_of_rows(
     group_size: int,
     log_ratios: Any = None,
     selection: Any = None,
+    sessions: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Return one unscaled advantage a row (N,), for rows with the group ids `ids` (N,).
 
     `rewards` and the scores that select (N,) are NaN where there is none; `log_ratios` (N,) are in
-    nats. A group with fewer than `group_size` rows has lost the others. Raises as `advantages`.
+    nats. Rows of a group with the same session (N,) are one sample. A group with fewer than
+    `group_size` samples has lost the others. Raises as `advantages`.
     """
-    rows = Rows(ids, group_size)
+    rows = Rows(ids, group_size, sessions)
     groups = rows.groups(rewards, k, selection=selection)
-    ratios = None if log_ratios is None else rows.table(log_ratios)
+    ratios = None if log_ratios is None else rows.log_ratios(log_ratios)
     return rows.of_rows(groups.advantages(objective, log_ratios=ratios))
 
 

@@ -7,7 +7,7 @@ forward pass before each optimizer step finds them.
 The methods that are overridden, in the order in which verl calls them at a step:
 
     on_train_begin            the record opens, after the checkpoint that a training goes on from
-    _balance_batch            whole groups lie together, filled up to n rows
+    _balance_batch            whole groups lie together, filled up to as many rows
     _compute_advantage        the learner's step; verl spreads it over the tokens
     _update_actor             one call of the workers, or one an optimizer step with `_refresh`
     _compute_metrics          the row of the log
@@ -17,7 +17,8 @@ The methods that are overridden, in the order in which verl calls them at a step
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,9 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_from_nested
 
-from maxatk.errors import InvalidValueError
 from maxatk.training import Learner, TrainingRecord
 from maxatk.training.rows import Rows
-from maxatk.verl import loss, options
+from maxatk.verl import loss, options, sessions
 from maxatk.verl.log import FIELDS, log_row, logged_values, record_groups
 from maxatk.verl.rows import selection_scores, validation_metrics
 from maxatk.verl.surface import check_versions
@@ -57,10 +57,11 @@ class MaxAtKTrainer(PPOTrainer):
         self._learner = Learner(objective)
         self._k = objective.k  # of the rollout batch that is trained on
         self._record: TrainingRecord | None = None  # until the training begins
-        self._fields = ["uid", "response_mask", "rm_scores"]
+        self._fields = ["uid", "response_mask", "rm_scores", loss.SESSION]
         if objective.selection is not None:
             self._fields.append(loss.SELECTION_KEY)
         self._n = config.actor_rollout_ref.rollout.n
+        self._rows_of_group = self._n  # of the batch; more where sessions have several outputs
         self._ranks = options.data_parallel(config)
         self._in_loss = objective.needs_ratios and options.holds_whole_groups(config)
         self._on_driver = objective.needs_ratios and not self._in_loss
@@ -116,20 +117,16 @@ class MaxAtKTrainer(PPOTrainer):
             )
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **others: Any) -> Any:
-        """Return whole groups, filled to n rows, about as many tokens of them for each rank."""
-        if any(_output_of(key) != "0" for key in batch.keys):
-            raise InvalidValueError(
-                "actor_rollout_ref.rollout.agent: an agent loop gave several outputs for one "
-                "sample, which would count as samples of their own; use a loop with one output"
-            )
+        """Return whole groups, filled to as many rows, and as many tokens of them for each rank."""
         if not self._learner.objective.needs_ratios:
             return super()._balance_batch(batch, metrics, **others)
         # verl's own filling knows no groups: it would leave some with fewer rows than n.
         groups = len({_prompt_of(key) for key in batch.keys})
         filled_groups = -(-groups // self._mini) * self._mini
         eos = self.tokenizer.eos_token_id
-        batch = upsample_batch_to_divisible_size(batch, filled_groups * self._n, eos)
-        rows = _filled_groups(batch, self._n)
+        self._rows_of_group = _rows_of_group(batch.keys, self._n)
+        batch = upsample_batch_to_divisible_size(batch, filled_groups * self._rows_of_group, eos)
+        rows = _filled_groups(batch, self._rows_of_group)
         tokens = np.asarray([sum(batch.tags[row]["seq_len"] for row in group) for group in rows])
         ranks = self._ranks if self._in_loss else 1
         order = _dealt(tokens, parts=filled_groups // self._mini, ranks=ranks)
@@ -161,15 +158,23 @@ class MaxAtKTrainer(PPOTrainer):
         """
         samples = np.flatnonzero(loss.response_lengths(data))
         ids = loss.row_ids(data)
-        rows = Rows([ids[row] for row in samples], self._n)
+        numbers = loss.row_sessions(data)
+        rows = Rows(
+            [ids[row] for row in samples],
+            self._n,
+            None if numbers is None else [numbers[row] for row in samples],
+        )
         selection = loss.row_selection(self._learner.objective, data)
         groups = rows.groups(
             loss.row_rewards(data)[samples],
             self._k,
             selection=None if selection is None else selection[samples],
         )
-        members = [samples[group].tolist() for group in rows.members]
-        tokens = [[str(data["responses"][row].tolist()) for row in group] for group in members]
+        members = [[samples[part].tolist() for part in group] for group in rows.members]
+        tokens = [
+            [str([data["responses"][row].tolist() for row in part]) for part in group]
+            for group in members
+        ]
         step = self._learner.step(groups, tokens)
         metrics.update(logged_values(step))
         if self._record is not None:
@@ -183,11 +188,11 @@ class MaxAtKTrainer(PPOTrainer):
         if self._in_loss:
             factor = self._learner.factor(self._n)
             for_the_loss = {loss.K_KEY: self._k, loss.FACTOR_KEY: factor}
-            batch.extra_info.update({"force_group_size": self._n, **for_the_loss})
+            batch.extra_info.update({"force_group_size": self._rows_of_group, **for_the_loss})
         if not self._on_driver:
-            return super()._update_actor(batch, metrics)
+            return self._update_whole(batch, metrics)
         collected: dict[str, list[float]] = defaultdict(list)
-        size = self._mini * self._n
+        size = self._mini * self._rows_of_group
         # Ratios are one before the first step, unless the samples are of other weights.
         on_policy = not options.keeps_sampler_log_probs(self.config)
         for _ in range(self._epochs):
@@ -196,11 +201,21 @@ class MaxAtKTrainer(PPOTrainer):
                 part = super()._balance_batch(part, metrics={})
                 part_metrics: dict[str, Any] = {} if on_policy else self._refresh(part)
                 on_policy = False
-                super()._update_actor(part, part_metrics)
+                self._update_whole(part, part_metrics)
                 for name, value in part_metrics.items():
                     collected[name].append(value)
         metrics.update({name: float(np.mean(values)) for name, values in collected.items()})
         return batch
+
+    def _update_whole(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Do verl's update, whose mini-batches are so many groups of `rollout.n` rows each."""
+        rollout = self.config.actor_rollout_ref.rollout
+        with open_dict(rollout):
+            rollout.n = self._rows_of_group
+            try:
+                return super()._update_actor(batch, metrics)
+            finally:
+                rollout.n = self._n
 
     def _refresh(self, batch: Any) -> dict[str, float]:
         """Put today's advantages into a batch of whole groups, and return what to log of them."""
@@ -270,6 +285,9 @@ class MaxAtKTrainer(PPOTrainer):
         return metrics | validation_metrics(sources, ids, columns, k=k)
 
 
+sessions.tell_estimator()
+
+
 @register_trainer(options.MODE)
 class MaxAtKTrainerSync(MaxAtKTrainer, PPOTrainerSync):
     """verl's synchronous trainer, which samples and trains in turns."""
@@ -289,13 +307,17 @@ def _prompt_of(key: str) -> str:
     return key.rsplit("_", 2)[0]
 
 
-def _output_of(key: str) -> str:
-    """Return the number of the output within its session, which most agent loops give one of."""
-    return key.rsplit("_", 1)[1]
+def _rows_of_group(keys: Sequence[str], n: int) -> int:
+    """Return the rows that every group is filled to: those of the largest, as a multiple of n.
+
+    A multiple, because sizes of passes were checked to divide n samples a prompt.
+    """
+    largest = max(Counter(map(_prompt_of, keys)).values())
+    return -(-largest // n) * n
 
 
 def _filled_groups(batch: Any, n: int) -> list[list[int]]:
-    """Return the rows of every group, those that lost rollouts filled up with verl's empty rows."""
+    """Return the rows of every group, each filled up to n with verl's empty rows."""
     rows_of_prompt: dict[str, list[int]] = defaultdict(list)
     spare: list[int] = []
     for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):

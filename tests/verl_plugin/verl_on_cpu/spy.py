@@ -18,6 +18,7 @@ def watch(folder):
         mask = data["response_mask"].to_padded_tensor(0)
         row = {
             "uids": [str(one) for one in data["uid"]],
+            "sessions": [int(one) for one in data["session_id"]],
             "rewards": data["rm_scores"].to_padded_tensor(0).sum(-1).tolist(),
             "real": (mask.sum(-1) > 0).tolist(),
             "old": [one.tolist() for one in data["old_log_probs"].unbind()],

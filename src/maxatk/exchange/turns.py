@@ -1,0 +1,41 @@
+"""What a rollout had reached after each of its turns, from the rows of a log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from maxatk.exchange.log import LogRow
+
+
+def reached_by(
+    rows: Sequence[LogRow], reward: float | None, rule: str | None
+) -> Mapping[int, float]:
+    """Return the rewards that a rollout had reached, by the turn at which each was reached first.
+
+    Turns count from 1. A rollout that is stopped after T turns has the last of these up to T. With
+    a row for each turn, `turn` says which, and `rule` is that of `one_sample`: "last" is the reward
+    of the turn at which the rollout stops, "sum" that of all turns so far. Without a rule all rows
+    have the reward of the whole rollout, which is reached at its end. `turns` is how many there
+    were where the log has no row for each. Empty where nothing is known of turns.
+    """
+    if reward is None:
+        return {}
+    if any(row.turn is None for row in rows):
+        turns = rows[-1].turns
+        return {} if not turns else {turns: reward}
+    numbers = sorted({row.turn for row in rows if row.turn is not None})
+    if rule is None:
+        return {len(numbers): reward}
+    reached: dict[int, float] = {}
+    best = -math.inf
+    for turn, number in enumerate(numbers, 1):
+        so_far = [row.reward for row in rows if row.turn is not None and row.turn <= number]
+        known = [value for value in so_far if value is not None]
+        if not known:
+            continue
+        value = math.fsum(known) if rule == "sum" else known[-1]
+        if value > best:
+            best = value
+            reached[turn] = value
+    return reached
