@@ -72,6 +72,7 @@ COMMANDS: dict[str, CommandRow] = {
         resumes=True,
     ),
     "methods": CommandRow("list the methods, and draw what each of them weighs"),
+    "serve": CommandRow("verify programs for other processes and machines", needs="serve"),
     "doctor": CommandRow("show how well programs are isolated on this machine"),
 }
 """The commands by name, in the order of the help. tyro makes flags of what the module of one has:
@@ -88,6 +89,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "math_verify": ("math",),
     "inspect_ai": ("inspect",),
     "pyarrow": ("train", "verl"),
+    "uvicorn": ("serve",),
 }
 """Package -> the extras of this one that install it, the smallest first."""
 

@@ -46,8 +46,13 @@ class Limits:
 
     @property
     def wall(self) -> float:
-        """Seconds of a test, which only catch sleepers, and idle ones of all tests together."""
+        """Seconds of a test on the wall clock, which only catch sleepers."""
         return 10 * self.time_limit + 5.0
+
+    @property
+    def idle(self) -> float:
+        """Idle seconds of all tests together."""
+        return self.wall
 
     def described(self) -> dict[str, Any]:
         """Return what a manifest says of them; the last two only where they are set."""

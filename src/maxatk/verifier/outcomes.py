@@ -142,7 +142,7 @@ def _run(
         parts += payload.parts
     request = (
         len(payloads), limits.stop_after_timeouts or 0, len(source), limits.time_limit,
-        limits.wall, limits.wall, _COMPILE_SECONDS, limits.memory_limit, limits.output_limit,
+        limits.wall, limits.idle, _COMPILE_SECONDS, limits.memory_limit, limits.output_limit,
         most_printed,
     )  # fmt: skip
     deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(payloads) * limits.wall

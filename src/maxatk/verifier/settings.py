@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from maxatk.check import positive
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
@@ -21,6 +22,8 @@ class VerifierSettings:
         stop_after_timeouts: Time-outs after which a program's other tests count as failed unrun.
         repair_truncated: Cut a program that ends in the middle to the most lines that parse.
         unfinished_thought: A completion whose reasoning never ends is wrong, or is read.
+        sandbox: Addresses of servers that run the programs, each of a `maxatk serve`, such as
+            http://host:8080; this machine, if none is given.
     """
 
     workers: int | None = None
@@ -29,6 +32,7 @@ class VerifierSettings:
     stop_after_timeouts: int | None = Limits.stop_after_timeouts
     repair_truncated: bool = Limits.repair_truncated
     unfinished_thought: UnfinishedThought = Limits.unfinished_thought
+    sandbox: str | tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
@@ -47,4 +51,11 @@ class VerifierSettings:
 
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""
-        return Verifier(workers=self.workers, **dataclasses.asdict(self.limits()))
+        sandbox = addresses(self.sandbox)
+        limits = dataclasses.asdict(self.limits())
+        return Verifier(workers=self.workers, sandbox=sandbox, **limits)
+
+
+def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses of servers, of which a setting may name one alone."""
+    return (sandbox,) if isinstance(sandbox, str) else tuple(sandbox)

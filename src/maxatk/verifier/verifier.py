@@ -27,6 +27,7 @@ from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.extract import UnfinishedThought, extract
 from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs
+from maxatk.verifier.remote import RemoteWorker, Tasks, start_workers
 from maxatk.verifier.running import Output, run_jobs
 from maxatk.verifier.zygote_process import Isolation, Zygote, accept, new_uid, require_linux
 
@@ -35,7 +36,6 @@ Progress = Callable[[int, int], object]
 
 _log = logging.getLogger(__name__)
 
-_Tasks = queue.SimpleQueue[tuple[Future[Verdict], Job, Limits] | None]
 _CLOSED = "the verifier was closed"
 _ATTEMPTS = 3
 _IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
@@ -51,7 +51,7 @@ class _Worker:
     zygote, or the SandboxError without one.
     """
 
-    def __init__(self, index: int, tasks: _Tasks, numpy: str) -> None:
+    def __init__(self, index: int, tasks: Tasks, numpy: str) -> None:
         self._uid = new_uid()
         self._tasks = tasks
         self._numpy = numpy
@@ -131,8 +131,10 @@ class Verifier:
     """A context manager that verifies untrusted Python programs, for several threads at once.
 
     `workers` programs are verified at once, by default one for each usable core; `unsafe` starts it
-    even where required layers do not hold; the others are those of `Limits`. Raises SandboxError
-    where programs cannot be isolated, InvalidValueError for a value that is not allowed.
+    even where required layers do not hold; the others are those of `Limits`. With `sandbox`, the
+    addresses of servers (`maxatk serve`), programs run there, by default as many as those have
+    cores, and a program whose server dies is sent to another. Raises SandboxError where programs
+    cannot be isolated or no server answers, InvalidValueError for a value that is not allowed.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class Verifier:
         repair_truncated: bool = Limits.repair_truncated,
         unfinished_thought: UnfinishedThought = Limits.unfinished_thought,
         unsafe: bool = False,
+        sandbox: Sequence[str] = (),
     ) -> None:
         self._limits = Limits(
             time_limit,
@@ -156,16 +159,23 @@ class Verifier:
             unfinished_thought,
         )
         positive("workers", workers)
-        require_linux()
+        if not sandbox:
+            require_linux()
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
-        self._tasks: _Tasks = queue.SimpleQueue()
+        self._tasks: Tasks = queue.SimpleQueue()
         self._started: dict[Job, Future[Verdict]] = {}  # whose verdicts nobody has asked for
         self._has_warned = False  # of special tokens in completions
-        self._workers: list[_Worker] = []
+        self._workers: list[_Worker | RemoteWorker] = []
         try:
-            self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
+            if sandbox:
+                self._workers += start_workers(
+                    sandbox, self._tasks, count=workers, limits=self._limits
+                )
+                self.isolation = self._workers[0].started.result()
+            else:
+                self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
         except BaseException:
             self.close()
             raise
@@ -250,17 +260,18 @@ class Verifier:
         return [verdicts[index] for index in range(len(jobs))]
 
     def verify_stream(
-        self, items: Iterable[Job | ProgramAndTests]
+        self, items: Iterable[Job | ProgramAndTests], *, limits: Limits | None = None
     ) -> Iterator[tuple[int, Verdict]]:
         """Yield (index, verdict) as programs are verified, equal ones once.
 
-        Closing the iterator drops the rest. Raises as `verify_many`.
+        With `limits` those count in place of the verifier's own, where a job names none. Closing
+        the iterator drops the rest. Raises as `verify_many`.
         """
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
         # Not in the generator: programs run from now on, also before the first one is asked for.
-        verdicts = _as_done({self._put(job): job for job in indices})
+        verdicts = _as_done({self._put(job, limits): job for job in indices})
         return ((index, verdict) for job, verdict in verdicts for index in indices[job])
 
     def run(
@@ -304,7 +315,7 @@ class Verifier:
             while self._started:
                 self._started.popitem()[1].cancel()
 
-    def _put(self, job: Job) -> Future[Verdict]:
+    def _put(self, job: Job, limits: Limits | None = None) -> Future[Verdict]:
         """Queue a job, unless it was started ahead, and return its verdict to be."""
         with self._lock:  # once closed, nobody would take a task out of the queue
             if self._closed:
@@ -315,12 +326,13 @@ class Verifier:
             if started is not None:
                 return started
             verdict: Future[Verdict] = Future()
-            limits = dataclasses.replace(
-                self._limits,
-                time_limit=job.time_limit or self._limits.time_limit,
-                memory_limit=job.memory_limit or self._limits.memory_limit,
+            limits = limits or self._limits
+            of_job = dataclasses.replace(
+                limits,
+                time_limit=job.time_limit or limits.time_limit,
+                memory_limit=job.memory_limit or limits.memory_limit,
             )
-            self._tasks.put((verdict, job, limits))
+            self._tasks.put((verdict, job, of_job))
         return verdict
 
     def __enter__(self) -> Verifier:

@@ -1,0 +1,1 @@
+"""The verifier over HTTP, for other processes and machines: `maxatk serve`."""

@@ -1,0 +1,57 @@
+"""What a request asks the verifier for, and how it is carried out in a thread."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+import threading
+from collections.abc import Sequence
+
+from maxatk.records import Outcome, TestResult, Verdict
+from maxatk.verifier import Verifier
+from maxatk.verifier.jobs import Job
+from maxatk.verifier.wire import RequestLimits
+
+
+def _host_folders() -> re.Pattern[str]:
+    """Return the pattern of the folders from which the interpreter loads, the longest first."""
+    folders = {os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, *sys.path} - {"", "/"}
+    folders |= {os.path.realpath(folder) for folder in folders}
+    return re.compile("|".join(map(re.escape, sorted(folders, key=len, reverse=True))))
+
+
+_HOST_FOLDERS = _host_folders()
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Programs of one request, their limits, and how many seconds the request may wait."""
+
+    jobs: Sequence[Job]
+    limits: RequestLimits
+    wait: float
+
+
+def carry_out(work: Work, verifier: Verifier, given_up: threading.Event) -> list[Verdict]:
+    """Return the verdicts in order, or none of them once the client has given up."""
+    verdicts: dict[int, Verdict] = {}
+    stream = verifier.verify_stream(work.jobs, limits=work.limits)
+    for place, verdict in stream:
+        verdicts[place] = verdict
+        if given_up.is_set():
+            stream.close()  # type: ignore[attr-defined]  # a generator, which drops the rest
+            return []
+    return [_without_host(verdicts[place]) for place in range(len(work.jobs))]
+
+
+def _without_host(verdict: Verdict) -> Verdict:
+    """Return a verdict whose texts say nothing of the machine it comes from."""
+    return Verdict(tuple(_cleaned(result) for result in verdict.tests))
+
+
+def _cleaned(result: TestResult) -> TestResult:
+    if result.outcome is Outcome.INFRA_ERROR:
+        return dataclasses.replace(result, stderr="the sandbox failed", got="")
+    return dataclasses.replace(result, stderr=_HOST_FOLDERS.sub("<python>", result.stderr))

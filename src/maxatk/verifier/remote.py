@@ -1,0 +1,277 @@
+"""Workers whose programs run elsewhere: on machines with `maxatk serve`, several of them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import queue
+import socket
+import threading
+import time
+import urllib.parse
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from maxatk.check import require
+from maxatk.errors import DataError, InvalidValueError, SandboxError
+from maxatk.records import Outcome, Verdict
+from maxatk.verifier import outcomes, wire
+from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.zygote_process import Isolation
+
+TOKEN_VARIABLE = "MAXATK_TOKEN"
+"""The environment variable with the token of `maxatk serve`, for the server and its clients."""
+
+Tasks = queue.SimpleQueue["tuple[Future[Verdict], Job, Limits] | None"]
+
+_CONNECT_SECONDS = 10.0
+_QUEUE_SECONDS = 30.0  # that a program may wait in the queue of one server
+_SILENT_SECONDS = 90.0  # without a byte of a server, which sends one now and then; see `serve`
+_PATIENCE_SECONDS = 600.0  # until a program that no server takes has no verdict
+_REST_SECONDS = 5.0  # that a server which did not answer is left alone
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts, the last one again and again
+_ATTEMPTS = 3  # where servers themselves fail to verify a program
+_MOST_WORKERS = 256
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
+
+
+class _TryAgainError(Exception):
+    """A server gave no verdict, and may give one later, or another may."""
+
+
+class _Address:
+    """A server: how it is reached, and since when it has not been."""
+
+    def __init__(self, url: str) -> None:
+        parts = urllib.parse.urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:  # no number, or above 65535
+            port = -1
+        has_form = parts.scheme in ("http", "https") and parts.hostname and not parts.query
+        allowed = "addresses such as http://host:8080"
+        require(bool(has_form) and port != -1, "sandbox", allowed, _without_user(url))
+        assert parts.hostname is not None
+        self.secure = parts.scheme == "https"
+        self.host = parts.hostname
+        self.port = port or (443 if self.secure else 80)
+        self.path = parts.path.rstrip("/")
+        self.name = _without_user(url)
+        self.rests_until = 0.0  # of the monotonic clock
+        self.workers = 0  # 0 until it has said how many it has
+        token = parts.password or os.environ.get(TOKEN_VARIABLE, "")
+        self.headers = {"Content-Type": "application/json"}
+        if parts.password:
+            pair = f"{parts.username or ''}:{urllib.parse.unquote(parts.password)}"
+            self.headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        elif token:
+            self.headers["Authorization"] = f"Bearer {token}"
+
+    def connect(self, seconds: float) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self.secure else http.client.HTTPConnection
+        connection = kind(self.host, self.port, timeout=seconds)
+        connection.connect()
+        # A machine that is gone says nothing: the kernel finds out by itself.
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE.items():
+            connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        return connection
+
+    def health(self) -> dict[str, Any]:
+        """Return what the server says of itself; raises SandboxError where it does not answer."""
+        try:
+            with contextlib.closing(self.connect(_CONNECT_SECONDS)) as connection:
+                connection.request("GET", f"{self.path}/health", headers=self.headers)
+                answer = connection.getresponse()
+                body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise SandboxError(f"{self.name}: the server cannot be reached: {error}") from error
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            raise InvalidValueError(
+                f"sandbox: {self.name} needs a token: set {TOKEN_VARIABLE} to that of the server"
+            )
+        try:
+            health: dict[str, Any] = json.loads(body)
+            self.workers = int(health["workers"])
+            dict(health["isolation"])
+            float(health["limits"]["time_limit"])
+            int(health["limits"]["memory_limit"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise SandboxError(
+                f"{self.name}: is no `maxatk serve` (status {answer.status})"
+            ) from error
+        return health
+
+
+class RemoteWorker:
+    """A thread that sends one program after the other to a server, or to another that answers.
+
+    `started` is the isolation on the server.
+    """
+
+    def __init__(
+        self, index: int, tasks: Tasks, addresses: Sequence[_Address], isolation: Isolation
+    ) -> None:
+        self._tasks = tasks
+        self._addresses = addresses
+        self._favourite = index % len(addresses)
+        self._stopping = threading.Event()
+        self._connections: dict[_Address, http.client.HTTPConnection] = {}
+        self.started: Future[Isolation] = Future()
+        self.started.set_result(isolation)
+        self.thread = threading.Thread(target=self._run, name=f"maxatk-{index}", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Make the thread end soon, whatever it is doing."""
+        self._stopping.set()
+        for connection in list(self._connections.values()):
+            if connection.sock is not None:
+                with contextlib.suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _run(self) -> None:
+        for verdict, job, limits in iter(self._tasks.get, None):
+            if not verdict.set_running_or_notify_cancel():
+                continue
+            try:
+                verdict.set_result(self._verdict(job, limits))
+            except Exception as error:  # a thread that dies here would leave its caller waiting
+                reason = f"{type(error).__name__}: {error}"
+                verdict.set_result(outcomes.uniform(job, Outcome.INFRA_ERROR, reason))
+        for address in list(self._connections):
+            self._drop(address)
+
+    def _verdict(self, job: Job, limits: Limits) -> Verdict:
+        """Return the verdict of a server; infra_error where none has one within the patience."""
+        body = json.dumps(
+            {
+                "programs": [wire.job_to_json(job)],
+                "limits": wire.limits_to_json(limits),
+                "wait_s": _QUEUE_SECONDS,
+            }
+        ).encode()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        reason = "the verifier was closed"
+        failures = 0
+        attempt = 0
+        while not self._stopping.is_set() and time.monotonic() < deadline:
+            address = self._next_address()
+            try:
+                verdict = self._ask(address, body, job, limits)
+            except _TryAgainError as error:
+                reason = f"{address.name}: {error}"
+            else:
+                if verdict.scorable:
+                    return verdict
+                reason = f"{address.name}: the server could not verify the program"
+                failures += 1
+                if failures == _ATTEMPTS:
+                    break
+            self._stopping.wait(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            attempt += 1
+            self._favourite += 1
+        return outcomes.uniform(job, Outcome.INFRA_ERROR, reason)
+
+    def _next_address(self) -> _Address:
+        """Return the favourite, or the next that has answered lately; the favourite if none has."""
+        now = time.monotonic()
+        count = len(self._addresses)
+        in_turn = [self._addresses[(self._favourite + i) % count] for i in range(count)]
+        return next((address for address in in_turn if address.rests_until <= now), in_turn[0])
+
+    def _ask(self, address: _Address, body: bytes, job: Job, limits: Limits) -> Verdict:
+        """Return the verdict of one server; raises _TryAgainError where it gives none.
+
+        Raises SandboxError where the server has cut the limits: the verdict would be another.
+        """
+        status, data = self._posted(address, body)
+        if status != http.HTTPStatus.OK:
+            text = data[:200].decode("utf-8", "replace")
+            raise _TryAgainError(f"status {status}: {text}")
+        try:
+            answer = json.loads(data)
+            (row,) = answer["verdicts"]
+            verdict = wire.verdict_from_json(row, job)
+            applied = {name: float(answer["limits"][name]) for name in wire.CAPPED}
+        except (ValueError, KeyError, TypeError, DataError) as error:
+            raise _TryAgainError(f"no verdict in the answer: {error}") from error
+        for name, most in applied.items():
+            if most < getattr(limits, name):
+                raise SandboxError(f"{address.name} allows a {name} of {most} at most")
+        return verdict
+
+    def _posted(self, address: _Address, body: bytes) -> tuple[int, bytes]:
+        """Return status and body of a server's answer; raises _TryAgainError without one."""
+        is_fresh = address not in self._connections
+        try:
+            if is_fresh:
+                self._connections[address] = address.connect(_CONNECT_SECONDS)
+            connection = self._connections[address]
+            connection.sock.settimeout(_SILENT_SECONDS)
+            connection.request("POST", f"{address.path}/verify", body, address.headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._drop(address)
+            if not is_fresh and not self._stopping.is_set():
+                return self._posted(address, body)  # it was idle for so long that it was closed
+            address.rests_until = time.monotonic() + _REST_SECONDS
+            raise _TryAgainError(f"the server does not answer: {error!r}") from error
+        if answer.will_close:
+            self._drop(address)
+        return answer.status, data
+
+    def _drop(self, address: _Address) -> None:
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+
+def start_workers(
+    sandbox: Sequence[str], tasks: Tasks, *, count: int | None, limits: Limits
+) -> list[RemoteWorker]:
+    """Return workers for the servers at some addresses, as many as those have, or `count`.
+
+    Servers that do not answer now are used once they do. Raises InvalidValueError for an address
+    that is none and where a server allows less than `limits`, SandboxError where none answers.
+    """
+    addresses = [_Address(url) for url in sandbox]
+    health = None
+    silent = []
+    for address in addresses:
+        try:
+            health = address.health()
+        except SandboxError as error:
+            silent.append(str(error))
+            continue
+        _refuse_lower_limits(address, health, limits)
+    if health is None:
+        raise SandboxError("; ".join(silent))
+    if silent:
+        warnings.warn(f"servers that are not used yet: {'; '.join(silent)}", stacklevel=4)
+    # One more a server, so that its cores have the next program when one ends.
+    most = max(address.workers for address in addresses)
+    wanted = sum((address.workers or most) + 1 for address in addresses)
+    number = min(wanted, _MOST_WORKERS) if count is None else count
+    return [RemoteWorker(i, tasks, addresses, health["isolation"]) for i in range(number)]
+
+
+def _refuse_lower_limits(address: _Address, health: dict[str, Any], limits: Limits) -> None:
+    for name in ("time_limit", "memory_limit"):
+        most = health["limits"][name]
+        if getattr(limits, name) > most:
+            raise InvalidValueError(
+                f"{name}: must be {most} at most, which {address.name} allows, got "
+                f"{getattr(limits, name)}"
+            )
+
+
+def _without_user(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -1,0 +1,115 @@
+"""Jobs, limits and verdicts as JSON objects: what `maxatk serve` and its clients exchange."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from maxatk.check import is_number, is_whole, positive, require
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.records import Outcome, TestCase, TestResult, Verdict
+from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.running import RunJob
+
+CAPPED = ("time_limit", "memory_limit", "output_limit")
+"""The limits of which a server has its own, which win."""
+
+_SHOWN = "most_characters"  # the field by which a job is one that shows what is printed
+_SIZES = ("memory_limit", "output_limit", "stop_after_timeouts", _SHOWN)  # whole numbers
+_NUMBERS = ("time_limit", "idle_limit", "tolerance")
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestLimits(Limits):
+    """The limits of one request, which may also say how many seconds its tests may be idle."""
+
+    idle_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("idle_limit", self.idle_limit)
+
+    @property
+    def idle(self) -> float:
+        """Idle seconds of all tests together, as in `Limits` unless the request says less."""
+        return super().idle if self.idle_limit is None else min(super().idle, self.idle_limit)
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """Return the JSON object of a job, without the fields that are not set."""
+    fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
+    row = {name: value for name, value in fields.items() if value is not None}
+    return {**row, "tests": [test.to_json() for test in job.tests]}
+
+
+def job_from_json(row: object) -> Job:
+    """Return the job of a JSON object; raises InvalidValueError naming a field that is not one."""
+    fields = _fields(row, RunJob, "programs")
+    tests = fields.get("tests")
+    are_objects = isinstance(tests, list) and all(isinstance(test, Mapping) for test in tests)
+    require(are_objects, "tests", "a list of objects", tests)
+    fields["tests"] = tuple(map(TestCase.from_json, tests or ()))
+    if "program" not in fields:
+        raise InvalidValueError("program: must be a string, got nothing")
+    return RunJob(**fields) if fields.get(_SHOWN) else Job(**fields)
+
+
+def limits_to_json(limits: Limits) -> dict[str, Any]:
+    """Return the JSON object of what of the limits counts where a program runs."""
+    row = {
+        "time_limit": limits.time_limit,
+        "memory_limit": limits.memory_limit,
+        "output_limit": limits.output_limit,
+        "stop_after_timeouts": limits.stop_after_timeouts,
+        "idle_limit": getattr(limits, "idle_limit", None),
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def limits_from_json(row: object) -> RequestLimits:
+    """Return the limits of a JSON object; raises InvalidValueError as `job_from_json`."""
+    return RequestLimits(**_fields(row, RequestLimits, "limits"))
+
+
+def _fields(row: object, kind: type, where: str) -> dict[str, Any]:
+    """Return the fields of a JSON object that are set, each known to a class and of its type."""
+    if not isinstance(row, Mapping):
+        raise InvalidValueError(f"{where}: must be objects, got {row!r:.80}")
+    allowed = [field.name for field in dataclasses.fields(kind)]
+    fields = {name: value for name, value in row.items() if value is not None}
+    for name, value in fields.items():
+        require(name in allowed, where, f"objects of {', '.join(allowed)}", name)
+        if name in _SIZES:
+            require(is_whole(value, 1), name, "a whole number of 1 or more", value)
+        elif name in _NUMBERS:
+            require(is_number(value), name, "a number", value)
+        elif name != "tests":
+            require(isinstance(value, (str, bool)), name, "a string", value)
+    return fields
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the JSON object of a verdict: its summary, and the result of every test."""
+    return {
+        "reward": verdict.reward,
+        "passed": verdict.passed,
+        "total": verdict.total,
+        "outcome": verdict.outcome.value,
+        "tests": [dataclasses.asdict(result) for result in verdict.tests],
+    }
+
+
+def verdict_from_json(row: object, job: Job) -> Verdict:
+    """Return the verdict of a JSON object on a job; raises DataError for anything else."""
+    try:
+        assert isinstance(row, Mapping)
+        results = tuple(
+            TestResult(**{**result, "outcome": Outcome(result["outcome"])})
+            for result in row["tests"]
+        )
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"must be a verdict, got {row!r:.80}") from error
+    if len(results) != len(job.tests):
+        raise DataError(f"must be results of {len(job.tests)} tests, got {len(results)}")
+    return Verdict(results)
