@@ -114,6 +114,16 @@ def test_every_formula_is_rendered_and_nothing_is_loaded_from_elsewhere(site):
     assert formulas >= 30
 
 
+def test_every_dialog_has_a_name_and_no_hidden_control_takes_the_keyboard(site):
+    for path in pages(site):
+        shown = text(path)
+        dialogs = re.findall(r'<[^>]* role="dialog"[^>]*>', shown)
+        assert dialogs, path.name
+        assert all("aria-label" in dialog for dialog in dialogs), path.name
+        hidden = re.findall(r'<input class="md-option"[^>]*>', shown)
+        assert all('tabindex="-1"' in control for control in hidden), path.name
+
+
 def test_every_exported_name_and_every_command_has_its_place(site):
     shown = {path.stem: text(path) for path in pages(site / "reference" / "api")}
     for page, packages in API.items():
