@@ -75,3 +75,12 @@ def test_the_function_evaluate_is_loaded_on_first_use():
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     assert done.stdout == "False True\n", done.stderr
+
+
+def test_a_bare_install_is_told_which_extra_trains():
+    without_torch = (
+        "import sys\nsys.modules['torch'] = None\n"
+        "try:\n    import maxatk.train\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", without_torch], capture_output=True, text=True)
+    assert "pip install 'maxatk[train]'" in done.stdout

@@ -27,6 +27,8 @@ def needing(message: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError):  # it is there, and does not fit
+            message = f"{message} ({error})"
         raise MissingDependencyError(message) from error
 
 

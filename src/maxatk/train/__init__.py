@@ -1,11 +1,14 @@
 """Training for max@k on TRL."""
 
-from maxatk.train.config import MaxAtKConfig
-from maxatk.train.distill import DistillRecipe, distill, plan_distillation
-from maxatk.train.preview import Preview, preview
-from maxatk.train.programs import Programs
-from maxatk.train.run import TrainRecipe, check_settings, train
-from maxatk.train.trainer import MaxAtKTrainer
+from maxatk.check import needing
+
+with needing("maxatk.train needs torch, transformers and TRL: pip install 'maxatk[train]'"):
+    from maxatk.train.config import MaxAtKConfig
+    from maxatk.train.distill import DistillRecipe, distill, plan_distillation
+    from maxatk.train.preview import Preview, preview
+    from maxatk.train.programs import Programs
+    from maxatk.train.run import TrainRecipe, check_settings, train
+    from maxatk.train.trainer import MaxAtKTrainer
 
 __all__ = [
     "DistillRecipe",
