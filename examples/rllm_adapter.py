@@ -1,7 +1,8 @@
 """rLLM: max@k as an estimator of its registry.
 
 Import this file in the script that trains, with `rllm.algorithm.adv_estimator=other`: rLLM reads
-every name in that place that is not its own as "other".
+every name in that place that is not its own as "other". Its mode "broadcast" has one reward a
+trajectory here; in "per_step" a group would be of one step, which is no max@k of trajectories.
 
 It ran on 23 November 2026 in `collect_reward_and_advantage_from_trajectory_groups` of rLLM
 9beb6e0: largest difference from `maxatk.advantages` 4.5e-16.

@@ -1,7 +1,8 @@
 """SkyRL: max@k as an estimator of its registry, in every token of a sample.
 
 Start this file in place of `skyrl.train.entrypoints.main_base`, with its arguments and
-`trainer.algorithm.advantage_estimator=maxatk`.
+`trainer.algorithm.advantage_estimator=maxatk`. With `generator.step_wise_trajectories` SkyRL hands
+over the last steps alone and gives their advantages to all steps.
 
 It ran on 23 November 2026 in `compute_advantages_and_returns` of SkyRL a956457: largest difference
 from `maxatk.advantages` 1.1e-7, in float32.

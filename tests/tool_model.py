@@ -26,7 +26,15 @@ def call(name, **arguments):
 SUBMISSIONS = [call("submit", program=program) for program in PROGRAMS]
 
 
-def save_tool_model(folder, calls=SUBMISSIONS, *, seed=0):
+PLAIN = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
+    "+ '<|im_end|>' + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""A chat template that knows no tools."""
+
+
+def save_tool_model(folder, calls=SUBMISSIONS, *, template=None, seed=0):
     """Save a model with one token for each of the calls, and return its folder."""
     vocabulary = [*_SPECIAL, *_WORDS, *calls]
     words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(vocabulary)}, unk_token="<unk>"))
@@ -38,8 +46,8 @@ def save_tool_model(folder, calls=SUBMISSIONS, *, seed=0):
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=words, eos_token=END, pad_token="<pad>", unk_token="<unk>"
     )
-    template = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
-    tokenizer.chat_template = template.read_text()
+    qwen = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
+    tokenizer.chat_template = template or qwen.read_text()
     torch.manual_seed(seed)
     config = transformers.Qwen3Config(
         vocab_size=len(tokenizer),

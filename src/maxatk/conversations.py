@@ -31,6 +31,22 @@ def completion_text(completion: Completion) -> str:
     return content_text(of_policy[-1].get("content")) if of_policy else ""
 
 
+def pending_argument(completion: Completion, tool: str, argument: str) -> str | None:
+    """Return the argument, a text, of a call of a tool that a conversation ends with.
+
+    Nobody has answered such a call, as when the tokens were used up. None where there is none.
+    """
+    if isinstance(completion, str) or not completion:
+        return None
+    for call in completion[-1].get("tool_calls") or ():
+        function = call.get("function") or call
+        arguments = _arguments(function.get("arguments"))
+        if function.get("name") == tool and isinstance(arguments, Mapping):
+            value = arguments.get(argument)
+            return value if isinstance(value, str) else None
+    return None
+
+
 def transcript(completion: Completion) -> str:
     """Return a completion as one text to look at.
 

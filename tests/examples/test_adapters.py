@@ -111,6 +111,26 @@ def test_slime(load):
     np.testing.assert_allclose(found, expected())
 
 
+def test_slime_with_rollouts_of_several_samples(load):
+    generator = np.random.default_rng(0)
+    samples = []
+    for row, (group_index, reward) in enumerate(zip(IDS, REWARDS, strict=True)):
+        for _ in range(generator.integers(1, 5)):
+            sample = types.SimpleNamespace(group_index=group_index, rollout_id=row, place=row)
+            sample.get_reward_value = lambda args, reward=reward: reward
+            samples.append(sample)
+    samples = [samples[place] for place in generator.permutation(len(samples))]
+    post_process = load("slime_adapter.py").post_process
+    _, values = post_process(None, samples)
+    np.testing.assert_allclose(values, expected()[[sample.place for sample in samples]])
+    samples[0].get_reward_value = lambda args: 7.0
+    split = [s for s in samples if s.rollout_id == samples[0].rollout_id]
+    if len(split) == 1:
+        samples.append(types.SimpleNamespace(**{**vars(split[0]), "get_reward_value": lambda _: 3}))
+    with pytest.raises(InvalidValueError, match="the rows of one rollout of group"):
+        post_process(None, samples)
+
+
 @pytest.mark.parametrize("rewards", [GROUPS["y"], [1.0, 0.0, 0.5, 0.0], [1.0, 0.0], [1.0]])
 def test_prime_rl(load, rewards):
     class GRPOAlgorithm:
@@ -132,12 +152,24 @@ def test_prime_rl(load, rewards):
         prime_rl__orchestrator__algo={**algo, "assign_advantages": assign_advantages},
         prime_rl__orchestrator__algo__base={"iter_trainable_traces": iter_trainable_traces},
     )
-    traces = [types.SimpleNamespace(reward=r, ok=True) for r in rewards]
-    failed = types.SimpleNamespace(reward=9.0, ok=False)
-    episodes = [types.SimpleNamespace(traces=[trace]) for trace in [failed, *traces]]
+
+    def trace(reward, role="solver", *, ok=True):
+        agent = types.SimpleNamespace(name=role)
+        return types.SimpleNamespace(reward=reward, ok=ok, agent=agent)
+
+    traces = [trace(r) for r in rewards]
+    judges = [trace(1.0 - r, "judge") for r in rewards]  # which is trained in the same episodes
+    failed = trace(9.0, ok=False)
+    episodes = [
+        types.SimpleNamespace(traces=[solver, judge])
+        for solver, judge in zip(traces, judges, strict=True)
+    ]
+    episodes.append(types.SimpleNamespace(traces=[failed]))
     asyncio.run(table["grpo"]().score_group(episodes))
-    wanted = expected_of(rewards) if len(rewards) >= 4 else np.zeros(len(rewards))
-    np.testing.assert_allclose([trace.advantage for trace in traces], wanted)
+    for role in (traces, judges):
+        of_role = [trace.reward for trace in role]
+        wanted = expected_of(of_role) if len(rewards) >= 4 else np.zeros(len(rewards))
+        np.testing.assert_allclose([trace.advantage for trace in role], wanted)
     assert not hasattr(failed, "advantage")
 
 

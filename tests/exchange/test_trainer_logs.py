@@ -110,6 +110,62 @@ def test_an_episode_of_verifiers_has_the_traces_that_train(tmp_path):
     assert (first.prompt, first.columns) == ("Add.", {"length": 3.0})
 
 
+def with_sub_agent(trace):
+    """The same trace with a message of a sub-agent behind that of the main one."""
+    message = {"role": "assistant", "content": "the sub-agent's words"}
+    node = {"message": message, "sampled": True, "parent": 0}
+    return {**trace, "nodes": [*trace["nodes"], node], "root_reply": "the reply"}
+
+
+def test_a_trace_has_the_reply_of_the_main_agent_its_turns_and_no_reward_where_it_failed(tmp_path):
+    failed = {**a_trace("failed", 0.0), "ok": False, "errors": [{"type": "ToolError"}]}
+    traces = [with_sub_agent(a_trace("one", 1.0)), a_trace("two", 0.5), failed]
+    write_jsonl(tmp_path / "traces.jsonl", [an_episode(trace) for trace in traces])
+    assert told(tmp_path / "traces.jsonl") == [
+        ("gsm8k-4", 0, "the reply", 1.5),
+        ("gsm8k-4", 1, "two", 1.0),
+        ("gsm8k-4", 2, "failed", None),
+    ]  # fmt: skip
+    results = score_rewards(tmp_path / "traces.jsonl", tmp_path / "run", column="turns=1")
+    assert results.per_problem.values["max@k"][1] == (0.5,)  # of 0, which took two, and of 1
+
+
+def test_roles_that_train_in_one_episode_are_problems_of_their_own(tmp_path):
+    rows = [
+        an_episode(a_trace("s", score), a_trace("c", 1 - score, name="critic"))
+        for score in (0.0, 1.0)
+    ]
+    write_jsonl(tmp_path / "traces.jsonl", rows)
+    assert told(tmp_path / "traces.jsonl") == [
+        ("gsm8k-4 [solver]", 0, "s", 0.5), ("gsm8k-4 [critic]", 0, "c", 1.5),
+        ("gsm8k-4 [solver]", 1, "s", 1.5), ("gsm8k-4 [critic]", 1, "c", 0.5),
+    ]  # fmt: skip
+
+
+def test_a_conversation_is_read_by_what_the_policy_said_last_with_its_turns(tmp_path):
+    talk = [
+        {"role": "assistant", "content": "first"},
+        {"role": "tool", "content": "17"},
+        {"role": "assistant", "content": "second"},
+        {"role": "tool", "content": "3"},
+    ]
+    rows = [{"problem_id": "p", "completion": talk, "reward": 1.0}]
+    write_jsonl(tmp_path / "log.jsonl", rows)
+    [sample] = read_log(tmp_path / "log.jsonl")
+    assert (sample.completion, sample.turns, sample.reached) == ("second", 2, {2: 1.0})
+    score_rewards(tmp_path / "log.jsonl", tmp_path / "run")  # whose page shows the whole of it
+    stored = json.loads((tmp_path / "run" / "samples.jsonl").read_text())
+    assert stored["completion"] == "assistant: first\n\ntool: 17\n\nassistant: second\n\ntool: 3"
+
+
+def test_samples_of_slime_with_one_rollout_are_one(tmp_path):
+    samples = [{**slime_sample(0, at, 1.0), "rollout_id": at // 2} for at in range(4)]
+    torch.save({"rollout_id": 3, "samples": samples}, tmp_path / "rollout_3.pt")
+    assert told(tmp_path / "rollout_3.pt") == [
+        ("Problem 0", 0, "answer 1", 1.0), ("Problem 0", 1, "answer 3", 1.0),
+    ]  # fmt: skip
+
+
 def test_a_row_of_verifiers_before_its_traces_is_read_too(tmp_path):
     row = {
         "example_id": 0,

@@ -144,3 +144,16 @@ def test_a_loss_that_reads_advantages_before_its_pass_is_refused(monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", early)
     with pytest.raises(MissingDependencyError, match="reads advantages after log-probabilities"):
         check_trl()
+
+
+@pytest.mark.parametrize("changes", [{"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}])
+def test_a_cut_distribution_of_vllm_is_warned_of(tmp_path, changes):
+    """Its probabilities are those of what is left, which TRL compares with those of the whole."""
+    (name,) = changes
+    with pytest.warns(UserWarning, match=f"{name}: .* with use_vllm: vLLM gives probabilities"):
+        config(tmp_path, use_vllm=True, **changes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        config(tmp_path, use_vllm=True)
+        config(tmp_path, **changes)
+        config(tmp_path, use_vllm=True, vllm_importance_sampling_correction=False, **changes)

@@ -16,6 +16,7 @@ import torch
 import yaml
 from datasets import Dataset
 from safetensors.torch import load_file
+from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk import advantages
@@ -25,11 +26,12 @@ from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, Programs, TrainRecipe, preview, train
+from maxatk.train.message_calls import call_by_messages
 from maxatk.verifier import CodeReward, Verifier, code_reward
 from maxatk.view.server import View
 from maxatk.view.watched import WatchedTraining
 from tiny import save_tiny_model
-from tool_model import save_tool_model
+from tool_model import PLAIN, PROGRAMS, save_tool_model
 
 from .conftest import config
 
@@ -277,6 +279,89 @@ def test_a_training_by_a_recipe_can_be_watched(tmp_path, recipe):
         assert sample["reward"] == pytest.approx(sample["passed"] / 5)
 
 
+@pytest.fixture
+def plain_recipe(recipe, tmp_path):
+    """The recipe for a model whose template knows no tools, and that writes programs in fences."""
+    fences = [f"```python\n{program}\n```" for program in PROGRAMS]
+    model = save_tool_model(tmp_path / "plain", fences, template=PLAIN)
+    environment = {"name": "programs", "turns": 3, "calls": "messages"}
+    return {**recipe, "model": str(model), "environment": environment}
+
+
+def test_every_message_may_be_a_program(plain_recipe, verifier, monkeypatch):
+    monkeypatch.setattr("maxatk.train.run.MaxAtKTrainer", Talks)
+    Talks.kept = ()
+    plain_recipe["trainer"]["max_steps"] = 2
+    out = train(from_mapping(TrainRecipe, plain_recipe, where="recipe"))
+    lengths = set()
+    for inputs, completions, rewards in Talks.kept:
+        for row_of_batch, talk, reward in zip(inputs, completions, rewards.ravel(), strict=True):
+            roles = [turn["role"] for turn in talk]
+            assert roles == (["assistant", "tool"] * 3)[: len(roles)]
+            lengths.add(len(roles))
+            text = talk[-1]["tool_calls"][0]["function"]["arguments"]["program"]
+            tests = [TestCase.from_json(test) for test in row_of_batch["tests"]]
+            expected = verifier.verify(verifier.program_of(text, None), tests).reward
+            assert reward == pytest.approx(expected, abs=1e-6)
+    assert max(lengths) == 5  # three programs, two answers
+    texts = [s["text"] for group in recorded(out, "group") for s in group["samples"]]
+    assert any("tool submit: Failed: " in text for text in texts)
+
+
+class Talks(MaxAtKTrainer):
+    """Keeps the conversations and rewards of every rollout batch."""
+
+    kept = ()
+
+    def _score(self, rows, prompts, completions, ids):
+        self.completions = completions
+        return super()._score(rows, prompts, completions, ids)
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        Talks.kept = (*Talks.kept, (inputs, self.completions, self._rollout.rewards.copy()))
+        return output
+
+
+def test_a_dressed_tokenizer_renders_what_it_rendered_before(plain_recipe):
+    tokenizer = AutoTokenizer.from_pretrained(plain_recipe["model"])
+    talks = [
+        [{"role": "user", "content": "Add."}],
+        [{"role": "system", "content": "s"}, {"role": "user", "content": "Add."}],
+        [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+    ]
+    settings = [{"tokenize": False, "add_generation_prompt": opened} for opened in (False, True)]
+    before = [tokenizer.apply_chat_template(t, **s) for t in talks for s in settings]
+    call_by_messages(tokenizer)
+    assert [tokenizer.apply_chat_template(t, **s) for t in talks for s in settings] == before
+    call = {"type": "function", "function": {"name": "submit", "arguments": {"program": "p"}}}
+    talk = [*talks[0], {"role": "assistant", "tool_calls": [call]}]
+    answer = {"role": "tool", "name": "submit", "content": "wrong"}
+    assert tokenizer.apply_chat_template([*talk, answer], **settings[1]) == (
+        "<|im_start|>user\nAdd.<|im_end|>\n<|im_start|>assistant\np<|im_end|>\n"
+        "<|im_start|>user\nwrong<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_a_call_that_nobody_answered_counts_while_turns_are_left(verifier):
+    def call(program):
+        function = {"name": "submit", "arguments": {"program": program}}
+        return {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+
+    right = "print(int(input()) + 1)"
+    answered = [call("print(9)"), {"role": "tool", "name": "submit", "content": "wrong"}]
+    values = {}
+    for turns in (1, 2):
+        environment = Programs(turns=turns, verifier=verifier)
+        environment.reset(**row(1))
+        environment.submit("print(9)")
+        columns = {"tests": [row(1)["tests"]], "environments": [environment]}
+        reward = CodeReward(verifier)
+        values[turns] = reward(None, [[*answered, call(right)]], **columns)
+        assert reward(None, [answered], **columns) == [0.0]
+    assert values == {1: [0.0], 2: [1.0]}
+
+
 OWN = """
 class Guess:
     def __init__(self, goal=3):
@@ -358,6 +443,16 @@ def test_tools_of_ones_own(guesses):
         ({"environment": {"turns": 2}}, InvalidValueError, "environment: must be programs"),
         ({"environment": {"name": "programs", "turns": 0}}, InvalidValueError, "turns: must be"),
         ({"environment": {"name": "programs", "turn": 2}}, InvalidValueError, "'turn'"),
+        (
+            {"environment": {"name": "programs", "calls": "x"}},
+            InvalidValueError,
+            "tool or messages",
+        ),
+        (
+            {"environment": {"name": "programs", "calls": "messages"}, "tools": ["json:dumps"]},
+            InvalidValueError,
+            "tools: must be left out beside an environment with calls: messages",
+        ),
         ({"environment": "none.py:A"}, MissingFileError, "environment: 'none.py' does not exist"),
         ({"environment": "json:JSONDecoder"}, InvalidValueError, "a class with a method `reset`"),
         ({"tools": "a.py:f"}, InvalidValueError, "tools: must be list, got 'a.py:f'"),

@@ -19,7 +19,7 @@ from maxatk.verl.rows import advantages_of_rows
 from maxatk.view.watched import WatchedTraining, advantages_under
 from processes import patience
 from verl_plugin.replay import replay
-from verl_plugin.training import LEARNING_RATE, K, N, train
+from verl_plugin.training import LEARNING_RATE, K, N, train, variables
 
 pytestmark = pytest.mark.timeout(patience(900))
 
@@ -177,6 +177,7 @@ def test_an_asynchronous_training_counts_sessions(mini, tmp_path):
     run = train(
         mini,
         tmp_path,
+        environment=variables(tmp_path, VERL_LOGGING_LEVEL="WARN"),  # verl's own line raises
         overrides=[
             *agent_settings(tmp_path),
             "trainer.v1.trainer_mode=maxatk_separate_async",

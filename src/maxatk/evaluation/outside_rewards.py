@@ -48,7 +48,7 @@ class OutsideRewards:
         self.samples: list[Sample] | None = None
         if all(row.completion is not None for row in rows):
             self.samples = [
-                Sample(score.problem_id, score.sample, str(row.completion))
+                Sample(score.problem_id, score.sample, str(row.transcript or row.completion))
                 for row, score in zip(rows, self.scores, strict=True)
             ]
 

@@ -146,6 +146,7 @@ def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
         scores = {name: score.value for name, score in (sample.scores or {}).items()}
         row = {name: getattr(sample, name) for name in ("id", "epoch", "input", "target")}
         row |= {"completion": sample.output.completion, "scores": scores}
+        row["turns"] = sum(message.role == "assistant" for message in sample.messages)
         yield f"{path}, sample {sample.id}, epoch {sample.epoch}", row
 
 
@@ -175,6 +176,7 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             log.numbers(scores),
             prompt=prompt,
             answer=target if isinstance(target, str) else "\n".join(target),
+            turns=row.get("turns"),
         )
     ]
 

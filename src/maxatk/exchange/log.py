@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from maxatk.check import LARGEST
+from maxatk.conversations import completion_text, transcript
 from maxatk.errors import DataError
 from maxatk.records import Sample
 
@@ -17,6 +18,7 @@ RawRow: TypeAlias = Mapping[str, Any]
 PlacedRow: TypeAlias = tuple[str, Any]
 """Where a row stands, for messages, and the object there, or the line of JSON that holds it."""
 
+_ASSISTANT = "assistant"
 _MISSING: Any = object()
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
@@ -36,8 +38,8 @@ class LogRow:
     whole program where the log holds it apart from the completion, which with `continues` goes on
     from the problem's prompt. With `named_by_prompt` the log has no id of the problem but its
     prompt. `turn` is the place of the row in its rollout, `turns` how many turns the sample took,
-    and `reached` the rewards after some of them (`turns.reached_by`). `whole` is the sample where
-    the log is ours.
+    and `reached` the rewards after some of them (`turns.reached_by`). `transcript` is the whole
+    conversation, whose last message is the completion. `whole` is the sample where the log is ours.
     """
 
     problem_id: str
@@ -54,6 +56,7 @@ class LogRow:
     turn: int | None = None
     turns: int | None = None
     reached: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    transcript: str | None = None
     whole: Sample | None = None
 
 
@@ -93,6 +96,9 @@ def sample_at(
     for name, path in paths.items():
         value = field(row, path, absent=None if name in optional else _MISSING)
         fields[name] = conversation(value) if name == "prompt" else typed(name, value, path)
+        if name == "completion" and is_list_of(Mapping, value):
+            fields.setdefault("turns", turns_of(value))
+            fields["transcript"] = transcript(value)
     if "problem_id" not in paths:
         if not fields["prompt"]:
             prompt = field(row, paths["prompt"])
@@ -216,6 +222,18 @@ def conversation(value: Any) -> str | None:
     return "\n".join(content for content in contents if isinstance(content, str))
 
 
+def turns_of(completion: Sequence[RawRow]) -> int:
+    """Return the turns that a policy has taken in a conversation."""
+    roles = [message.get("role", _ASSISTANT) for message in completion]
+    return roles.count(_ASSISTANT)
+
+
+def _completion(value: Any, name: str) -> str:
+    if is_list_of(Mapping, value):
+        return completion_text(value)
+    return _text(value, name)
+
+
 def _text(value: Any, name: str) -> str:
     text = conversation(value)
     if text is None:
@@ -227,7 +245,7 @@ _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "problem_id": identifier,
     "sample": index,
     "reward": reward,
-    "completion": _text,
+    "completion": _completion,
     "prompt": _text,
     "answer": lambda value, _: str(value),
     "rollout": identifier,

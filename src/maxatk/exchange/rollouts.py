@@ -63,12 +63,14 @@ def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
     if len(rows) == 1:
         return dataclasses.replace(rows[0], reached=reached) if reached else rows[0]
     completions = [row.completion for row in rows if row.completion is not None]
+    texts = [row.transcript or row.completion or "" for row in rows] if completions else []
     columns = [row.columns for row in rows if row.columns]
     return dataclasses.replace(
         rows[0],
         reward=reward,
         reached=reached,
         completion=completions[-1] if completions else None,
+        transcript="\n\n".join(texts) if texts else None,
         columns=columns[-1] if columns else {},
         program=rows[-1].program,
     )

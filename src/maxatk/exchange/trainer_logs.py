@@ -14,10 +14,11 @@ Sources at github.com, as of August 2026:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from maxatk.check import existing_file, needing
+from maxatk.conversations import completion_text, transcript
 from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
@@ -71,10 +72,18 @@ def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
         return [log.sample_at(row, paths, log.numbers_at(row, "metrics"))]
     problem_id = _task_of_verifiers(row)
     prompt = log.conversation(log.field(row, "task.data.prompt", absent=None))
-    return [
-        _trace(trace, problem_id, prompt)
+    traces = [
+        trace
         for trace in log.field(row, "traces", "a list of objects")
         if log.field(trace, "agent.trainable", absent=True)
+    ]
+    roles = [log.field(trace, "agent.name", absent="") for trace in traces]
+    if len(set(roles)) == 1:
+        return [_trace(trace, problem_id, prompt) for trace in traces]
+    # Rewards of several roles are of several problems: nobody chooses among them.
+    return [
+        _trace(trace, f"{problem_id} [{role}]", prompt)
+        for trace, role in zip(traces, roles, strict=True)
     ]
 
 
@@ -88,7 +97,11 @@ def _task_of_verifiers(row: RawRow) -> str:
 
 
 def _trace(trace: RawRow, problem_id: str, prompt: str | None) -> LogRow:
-    """Return the sample of a trace: its last sampled message, and its weighted rewards."""
+    """Return the sample of a trace: what the main agent said last, and its weighted rewards.
+
+    A trace that has failed has no reward, whatever stands there. The last message may be that of a
+    sub-agent; then the reply of the main one has a field of its own.
+    """
     rewards = log.field(trace, "rewards", "an object", absent={})
     parts = [part for part in rewards.values() if part is not None]
     try:
@@ -97,14 +110,25 @@ def _trace(trace: RawRow, problem_id: str, prompt: str | None) -> LogRow:
         text = f"field 'traces.rewards': must map names to scores, got {parts!r:.60}"
         raise DataError(text) from error
     nodes = log.field(trace, "nodes", "a list of objects")
-    messages = [node["message"] for node in nodes if node.get("sampled")]
+    messages = [log.field(node, "message", "an object") for node in nodes if node.get("sampled")]
+    is_scored = len(parts) > 0 and log.field(trace, "ok", absent=True)
+    reply = log.field(trace, "root_reply", "text", absent=None)
     return LogRow(
         problem_id,
-        completion=log.conversation(messages[-1:]),
-        reward=log.reward(total, "traces.rewards") if parts else None,
+        completion=completion_text(messages) if reply is None else reply,
+        transcript=_transcript(nodes),
+        reward=log.reward(total, "traces.rewards") if is_scored else None,
         columns=log.numbers_at(trace, "metrics"),
         prompt=prompt,
+        turns=len(messages),
     )
+
+
+def _transcript(nodes: Sequence[RawRow]) -> str:
+    """Return the messages of a trace from the first one that was sampled."""
+    sampled = [bool(node.get("sampled")) for node in nodes]
+    start = sampled.index(True) if any(sampled) else len(nodes)
+    return transcript([log.field(node, "message", "an object") for node in nodes[start:]])
 
 
 def _slime_rows(path: Path) -> Iterator[PlacedRow]:
@@ -122,6 +146,8 @@ def _slime_rows(path: Path) -> Iterator[PlacedRow]:
 def _slime(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a sample of `--save-debug-rollout-data`."""
     paths = {"prompt": "prompt", "completion": "response", "answer": "label"}
+    if row.get("rollout_id") is not None:
+        paths["rollout"] = "rollout_id"  # of several samples, where a context was compacted
     if "reward" not in mapping:
         if isinstance(row.get("reward"), Mapping):
             parts = ", ".join(map(str, row["reward"]))
@@ -148,6 +174,7 @@ def _rllm(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
             reward=log.reward(reward, "reward"),
             columns={"correct": correct, **log.numbers_at(row, "metrics")},
             prompt=log.conversation(log.field(row, "task.instruction", absent=None)),
+            turns=len(log.field(trajectory, "steps", "a list of objects")),
         )
     ]
 
@@ -180,6 +207,7 @@ def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
             reward=None if failed else log.reward(log.field(row, "reward"), "reward"),
             columns=log.numbers_at(row, "metrics"),
             prompt=log.conversation(prompt) or None,
+            turns=len(answers),
         )
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -139,6 +140,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         super().__post_init__()
         _check_trackers(self.report_to)
         _check_meaning(self)
+        _warn_of_truncation(self)
         check_options(self)
         if self.rollouts == "own":
             own_rollouts.refuse_settings(self)
@@ -258,6 +260,23 @@ def _check_meaning(config: Any) -> None:
     else:
         no_ratios = f"{trained}, which uses no ratios"
         require_settings(config, {"behaviour": ("trainer",)}, no_ratios)
+
+
+def _warn_of_truncation(config: Any) -> None:
+    """Warn where vLLM cuts a distribution whose probabilities TRL compares with the whole one."""
+    if not (config.use_vllm and config.vllm_importance_sampling_correction):
+        return
+    generation = config.generation_kwargs or {}
+    for name, allowed in UNTRUNCATED.items():
+        value = generation.get(name, getattr(config, name))
+        if value not in allowed:
+            warnings.warn(
+                f"{name}: {value!r} with use_vllm: vLLM gives probabilities of what is left of the "
+                "distribution, and TRL's factor pi_old/mu compares them with those of the whole, "
+                "which weighs samples by what was left; without this bias: "
+                f"{allowed[0]!r}, or vllm_importance_sampling_correction False",
+                stacklevel=4,
+            )
 
 
 def _check_trackers(names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -9,10 +10,11 @@ from typing import Any, TypeAlias
 
 import trl
 
-from maxatk.check import needing, require
+from maxatk.check import needing, require, whole
 from maxatk.errors import InvalidValueError
 from maxatk.functions import digest_of_file, load_function
-from maxatk.train.programs import Programs
+from maxatk.train.message_calls import call_by_messages
+from maxatk.train.programs import TURNS, Programs
 from maxatk.verifier import Verifier
 
 PROGRAMS = "programs"
@@ -22,10 +24,32 @@ Factory: TypeAlias = Callable[[], Any]
 Tools: TypeAlias = list[Callable[..., Any]]
 
 _ALLOWED = f"{PROGRAMS}, module:Name, file.py:Name, or {{name: one of these, and its arguments}}"
+_CALLS = ("tool", "messages")
 
 
-def read_environment(value: Any) -> tuple[str, dict[str, Any]] | None:
-    """Return name and arguments of a recipe's `environment`; raises InvalidValueError."""
+@dataclasses.dataclass(frozen=True)
+class EnvironmentSpec:
+    """What a recipe says of its environment.
+
+    With `calls` "messages" every message of the model is a program that is submitted.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    calls: str = "tool"
+
+    @property
+    def most_answers(self) -> int | None:
+        """How often TRL may answer a rollout, None for any number."""
+        if self.name != PROGRAMS:
+            return None
+        turns: int = self.arguments.get("turns", TURNS)
+        # The program of the last turn needs no answer where the model does nothing with one.
+        return turns - 1 if self.calls == "messages" else turns
+
+
+def read_environment(value: Any) -> EnvironmentSpec | None:
+    """Return what a recipe's `environment` says; raises InvalidValueError."""
     if value is None:
         return None
     arguments: dict[str, Any] = {}
@@ -35,7 +59,12 @@ def read_environment(value: Any) -> tuple[str, dict[str, Any]] | None:
         name = arguments.pop("name", None)
     is_name = isinstance(name, str) and (name == PROGRAMS or ":" in name)
     require(is_name, "environment", _ALLOWED, value)
-    return name, arguments
+    if name != PROGRAMS:
+        return EnvironmentSpec(name, arguments)
+    calls = arguments.pop("calls", "tool")
+    require(calls in _CALLS, "environment.calls", " or ".join(_CALLS), calls)
+    whole("environment.turns", arguments.get("turns", TURNS), 1)
+    return EnvironmentSpec(name, arguments, calls)
 
 
 def read_tools(value: Any) -> list[str]:
@@ -54,7 +83,8 @@ def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
     spec = read_environment(value)
     if spec is None:
         return None
-    name, arguments = spec
+    name = spec.name
+    arguments = dict(spec.arguments)
     made_by: Any = Programs
     if name == PROGRAMS:
         arguments["verifier"] = verifier
@@ -78,24 +108,32 @@ def load_tools(value: Any) -> Tools:
     return [load_function(name, field="tools") for name in read_tools(value)]
 
 
-def refuse_template(tokenizer: Any, *, environment: Factory | None, tools: Tools) -> None:
-    """Raise InvalidValueError for a chat template that cannot show the calls of tools."""
-    if environment is None and not tools:
+def prepare_tokenizer(tokenizer: Any, environment: Any, tools: Any) -> None:
+    """Let a tokenizer show and read calls as a recipe's keys need it.
+
+    Raises InvalidValueError for a chat template that cannot show the calls of tools.
+    """
+    spec = read_environment(environment)
+    if spec is None and not tools:
         return
+    if spec is not None and spec.calls == "messages":
+        require(not tools, "tools", "left out beside an environment with calls: messages", tools)
+        call_by_messages(tokenizer)
     with needing(f"trl {trl.__version__}: tools and environments need 1.16: pip install trl==1.16"):
         from trl.chat_template_utils import supports_tool_calling
-    field = "tools" if environment is None else "environment"
+    field = "tools" if spec is None else "environment"
     if not supports_tool_calling(tokenizer):
         raise InvalidValueError(
             f"{field}: needs a model whose chat template shows calls of tools and their answers, "
-            "which this model's does not; allowed: another model, or another prompt.template"
+            "which this model's does not; allowed: another model or prompt.template, and "
+            "{name: programs, calls: messages}, which needs no such template"
         )
 
 
 def describe(environment: Any, tools: Any) -> dict[str, Any]:
     """Return the SHA-256 of the files that a recipe's keys name, for the record of a run."""
     spec = read_environment(environment)
-    names = [*([] if spec is None else [spec[0]]), *read_tools(tools)]
+    names = [*([] if spec is None else [spec.name]), *read_tools(tools)]
     digests = {name: digest_of_file(name) for name in names}
     of_files = {name: digest for name, digest in digests.items() if digest is not None}
     return {"files": of_files} if of_files else {}

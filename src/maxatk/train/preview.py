@@ -13,7 +13,7 @@ from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder, why
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
-from maxatk.train.environments import refuse_template
+from maxatk.train.environments import prepare_tokenizer
 from maxatk.train.run import (
     TrainRecipe,
     check_settings,
@@ -100,6 +100,7 @@ def preview(recipe: TrainRecipe) -> Preview:
         check_model(config, model, recipe.model)
         if problems is not None:
             tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
+            prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)
             longest = max(
                 len(prompt_ids(tokenizer, problem.prompt, recipe.prompt)) for problem in problems
             )
@@ -120,9 +121,7 @@ def _tried(
     """
     chat = tokenizer is not None and tokenizer.chat_template is not None
     with dataclasses.replace(recipe.verifier, workers=1).open() as verifier:
-        rewards, environment, tools = load_functions(recipe, config, verifier=verifier)
-        if tokenizer is not None:
-            refuse_template(tokenizer, environment=environment, tools=tools)
+        rewards, environment, _ = load_functions(recipe, config, verifier=verifier)
         if not problems:
             return {}
         for reward in rewards:

@@ -8,8 +8,11 @@ from typing import Any
 
 from maxatk.check import positive, require, whole
 from maxatk.records import Outcome, TestCase, TestResult
+from maxatk.train.message_calls import ARGUMENT, TOOL
 from maxatk.verifier import Verifier, called_name, problem_job
 from maxatk.verifier.rewards import problem_of_row, shared_verifier
+
+TURNS = 2  # by default
 
 _MOST = 200  # characters of each part of an answer
 _NO_EXAMPLES = "The program is kept. There are no examples to run it on."
@@ -23,7 +26,8 @@ class Programs:
 
     The model's tool is `submit`. Its answer is the first of the row's `visible_tests` that fails.
     `submission` is the last program, which a reward by tests (`code_reward`, or `continuous` and
-    `binary` of a recipe) verifies on the row's `tests`: all programs of a batch at once.
+    `binary` of a recipe) verifies on the row's `tests`: all programs of a batch at once. So does a
+    program in a last call that was not run any more, while turns are left.
 
     Args:
         turns: How many programs of a rollout are run; later ones do not count.
@@ -35,7 +39,7 @@ class Programs:
     """
 
     def __init__(
-        self, *, turns: int = 2, time_limit: float = 1.0, verifier: Verifier | None = None
+        self, *, turns: int = TURNS, time_limit: float = 1.0, verifier: Verifier | None = None
     ) -> None:
         whole("turns", turns, 1)
         positive("time_limit", time_limit)
@@ -45,6 +49,11 @@ class Programs:
         self._row: dict[str, Any] = {}
         self._turn = 0
         self.submission: str | None = None
+
+    @property
+    def open_call(self) -> tuple[str, str] | None:
+        """The tool and the argument of a call that still counts where nobody has answered it."""
+        return (TOOL, ARGUMENT) if self._turn < self._turns else None
 
     def reset(self, **row: Any) -> None:
         """Begin a rollout on a row of the data set, whose columns are those of a `Problem`."""

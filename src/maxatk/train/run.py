@@ -31,9 +31,9 @@ from maxatk.train.environments import (
     describe,
     load_environment,
     load_tools,
+    prepare_tokenizer,
     read_environment,
     read_tools,
-    refuse_template,
 )
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
@@ -113,11 +113,11 @@ def train(
     problems = load_problems(recipe.problems)
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
+    prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)
     chat = tokenizer.chat_template is not None
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
     with opening as opened, quiet_libraries():
         rewards, environment, tools = load_functions(recipe, config, verifier=opened)
-        refuse_template(tokenizer, environment=environment, tools=tools)
         for reward in rewards:
             reward.check(problems)
         trainer = MaxAtKTrainer(
@@ -220,6 +220,9 @@ def to_dataset(
 def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
     """Return the trainer's settings; raise InvalidValueError for one that is not allowed."""
     run_settings: dict[str, Any] = {"output_dir": recipe.out}
+    environment = read_environment(recipe.environment)
+    if environment is not None and "max_tool_calling_iterations" not in recipe.trainer:
+        run_settings["max_tool_calling_iterations"] = environment.most_answers
     if recipe.prompt.template_arguments:
         if "chat_template_kwargs" in recipe.trainer:
             raise InvalidValueError(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.check import require
-from maxatk.conversations import Completion, completion_text
+from maxatk.conversations import Completion, completion_text, pending_argument
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.extract import UnfinishedThought
@@ -227,10 +227,13 @@ def judged_text(completion: Completion, row: Mapping[str, Any]) -> str:
     """Return the text of a completion that decides its reward.
 
     It is what was submitted to the environment of the row ("" for nothing), where that has a
-    `submission`, and otherwise the completion's text, behind the opening tag of a thought where
-    the row's prompt ends with one and so has begun it.
+    `submission`: also by a call that nobody has answered, where the environment has an `open_call`,
+    the names of a tool and its argument. Otherwise it is the completion's text, behind the opening
+    tag of a thought where the row's prompt ends with one and so has begun it.
     """
     environment = row.get(ENVIRONMENTS)
     if environment is not None and hasattr(environment, "submission"):
-        return environment.submission or ""
+        open_call = getattr(environment, "open_call", None)
+        pending = None if open_call is None else pending_argument(completion, *open_call)
+        return environment.submission or "" if pending is None else pending
     return opening_of(row.get("prompt")) + completion_text(completion)

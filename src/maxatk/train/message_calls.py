@@ -1,0 +1,71 @@
+"""Models without calls of tools in their chat template: every message is a call of one tool.
+
+A small model writes a program in a fence, and rarely one inside JSON. With its tokenizer dressed so
+TRL reads each message of the model as the call `submit(program=MESSAGE)` and shows the answer as a
+message of the user. What the model sees is a conversation in its own template.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from maxatk.check import require
+
+TOOL = "submit"
+ARGUMENT = "program"
+
+# Before the model's own template: calls and answers of tools become messages that it knows.
+_PRELUDE = """\
+{%- set told = namespace(messages=[]) -%}
+{%- for message in messages -%}
+{%- set said = namespace(text=message['content'] or '') -%}
+{%- for call in message['tool_calls'] or [] -%}
+{%- set function = call['function'] or call -%}
+{%- if function['name'] == '<TOOL>' -%}
+{%- set said.text = said.text ~ (function['arguments']['<ARGUMENT>'] or '') -%}
+{%- else -%}
+{%- set said.text = said.text ~ function['name'] ~ '(' ~ (function['arguments'] | tojson) ~ ')' -%}
+{%- endif -%}
+{%- endfor -%}
+{%- set role = 'user' if message['role'] == 'tool' else message['role'] -%}
+{%- set told.messages = told.messages + [{'role': role, 'content': said.text}] -%}
+{%- endfor -%}
+{%- set messages = told.messages -%}
+"""
+
+
+def call_by_messages(tokenizer: Any) -> None:
+    """Make TRL read every message of the model as a call.
+
+    The tokenizer gets another chat template, which renders conversations without calls as before,
+    and a `response_template` of transformers. Raises InvalidValueError without a chat template.
+    """
+    own = tokenizer.chat_template
+    require(own is not None, "environment", "for a model with a chat template", own)
+    prelude = _PRELUDE.replace("<TOOL>", TOOL).replace("<ARGUMENT>", ARGUMENT)
+    user = [{"role": "user", "content": "x"}]
+    asked = tokenizer.apply_chat_template(user, tokenize=False)
+    opened = tokenizer.apply_chat_template(user, tokenize=False, add_generation_prompt=True)
+    opening = opened.removeprefix(asked)
+    allowed = "for a model whose template opens its turn with text of its own"
+    require(opened != asked and opening != opened, "environment", allowed, own)
+    tokenizer.chat_template = prelude + own
+    arguments = {ARGUMENT: "{content}"}
+    tokenizer.response_template = {
+        "defaults": {"role": "assistant"},
+        "start_anchor": opening,
+        "fields": {
+            "tool_calls": {
+                "open_pattern": r"\A",
+                "close_pattern": rf"{re.escape(tokenizer.eos_token)}\s*|\Z",
+                "repeats": True,
+                "content": "text",
+                "transform": {
+                    "type": "function",
+                    "function": {"name": TOOL, "arguments": arguments},
+                },
+            },
+            "content": {"close_pattern": r"\Z", "content": "text"},
+        },
+    }
