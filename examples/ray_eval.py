@@ -110,7 +110,7 @@ if __name__ == "__main__":
     parser.add_argument("--samplers", type=int, default=1, help="actors with a model")
     parser.add_argument("--scorers", type=int, default=2, help="actors with a verifier")
     parser.add_argument("--max-new-tokens", type=int, default=256)
-    given = vars(parser.parse_args())
-    results = evaluate(given.pop("model"), given.pop("problems"), given.pop("out"), **given)
+    flags = vars(parser.parse_args())
+    results = evaluate(flags.pop("model"), flags.pop("problems"), flags.pop("out"), **flags)
     for k, mean in results.metrics["max@k"].items():
         print(f"max@{k}  {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]")

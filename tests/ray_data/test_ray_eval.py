@@ -26,7 +26,8 @@ from processes import family, patience, still_alive
 from tiny import save_tiny_model
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "ray_eval.py"
-SAMPLES, TOKENS = 24, 4
+SAMPLES = 24
+TOKENS = 4
 PROBLEMS = [
     Problem(f"p{i}", "print(1)\n" * (1 + i % 4), (TestCase(input="", output=f"{1 + i % 2}\n"),))
     for i in range(10)
