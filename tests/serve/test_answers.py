@@ -159,6 +159,7 @@ PROGRAM = {"program": "print(1)", "tests": [{"input": "", "output": "1"}]}
         ("/verify", {"programs": [{**PROGRAM, "tests": [5]}]}, 422, "tests: must be a list"),
         ("/verify", {"programs": [{**PROGRAM, "tests": [{}]}]}, 422, "TestCase"),
         ("/verify", {"programs": [{**PROGRAM, "entry_point": [1]}]}, 422, "entry_point"),
+        ("/verify", {"programs": [{"program": "", "tests": [{}] * 100_001}]}, 422, "100,000"),
         ("/verify", {"programs": [{**PROGRAM, "time_limit": -1}]}, 422, "time_limit"),
         ("/verify", {"programs": [{**PROGRAM, "memory_limit": 0.5}]}, 422, "memory_limit"),
         ("/verify", {"programs": [{**PROGRAM, "compare": "x"}]}, 422, "compare"),
