@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-real test test-formats test-verl test-vllm nightly check bench docs fill-docs release clean
+.PHONY: demo demo-real test test-formats test-verl test-ray test-vllm nightly check bench docs fill-docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,10 @@ $(VERL)/.installed: pyproject.toml constraints-verl.txt
 
 test-verl: $(VERL)/.installed
 	$(VERL)/bin/pytest tests/verl_plugin
+
+# Ray Data on two local nodes, in the same environment, which has Ray.
+test-ray: $(VERL)/.installed
+	$(VERL)/bin/pytest tests/ray_data
 
 # Trainings that have to learn. verl and TRL need environments of their own.
 nightly: $(VENV)/.installed $(VERL)/.installed

@@ -22,8 +22,10 @@ def evaluated(
     return evaluate(EvalRecipe(**given), backend=backend, verifier=verifier, progress=progress)
 
 
-def scored(samples, problems, out, *, verifier=None, progress=None, **keys):
+def scored(samples, problems, out, *, verifier=None, verifier_settings=None, progress=None, **keys):
     """Score a file of samples in a folder; further keys are those of the recipe."""
+    if verifier_settings is not None:
+        keys["verifier"] = verifier_settings
     recipe = ScoreRecipe(samples=samples, problems=problems, out=out, **keys)
     return score(recipe, verifier=verifier, progress=progress)
 

@@ -92,3 +92,8 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
 def test_what_cannot_be_is_refused_before_any_work(recipe, changes, said):
     with pytest.raises(InvalidValueError, match=said):
         load_study(recipe(**changes))
+
+
+def test_an_evaluation_of_a_study_is_no_shard(recipe):
+    with pytest.raises(InvalidValueError, match=r"recipe.eval.shard: must be left out of a study"):
+        load_study(recipe(eval={**RECIPE["eval"], "shard": "1/2"})).eval_recipe(seed=1)

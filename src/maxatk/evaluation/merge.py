@@ -19,6 +19,7 @@ from maxatk.evaluation.folder import (
     SAMPLES,
     SCORES,
     count_lines,
+    recorded_settings,
 )
 from maxatk.evaluation.results import Results, read_results
 from maxatk.evaluation.shards import Shard, ShardPlan, shard_folders
@@ -40,17 +41,13 @@ _EVERY = 1000  # scores between two reports of progress
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A finished shard: its folder, what it had to do, its manifest and its results."""
+    """A finished shard: its folder, what it had to do, its manifest, settings and results."""
 
     folder: Path
     plan: ShardPlan
     manifest: dict[str, Any]
+    settings: dict[str, Any]
     results: Results
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = self.manifest["settings"]
-        return settings
 
 
 def merge(run: str | Path, *, progress: Progress | None = None) -> Results:
@@ -126,8 +123,8 @@ def _finished_part(folder: Path) -> _Part | str:
     results = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
     if results is None or results.counts.samples != plan.total:
         return "the results are not written"
-    manifest = read_json(folder / MANIFEST)
-    return _Part(folder, plan, manifest, results)
+    settings = recorded_settings(folder / MANIFEST)
+    return _Part(folder, plan, read_json(folder / MANIFEST), settings, results)
 
 
 def _refuse_gaps(out: Path, parts: Sequence[_Part]) -> None:

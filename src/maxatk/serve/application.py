@@ -90,11 +90,11 @@ class Application:
     def _authorize(self, headers: Mapping[bytes, bytes]) -> None:
         if b"origin" in headers:  # a page of another site that is open in a browser here
             raise RefusedError(403, "pages of browsers may not ask")
-        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+        kind, _, credentials = headers.get(b"authorization", b"").partition(b" ")
         if kind.lower() == b"basic":  # what clients make of http://user:token@host
             with contextlib.suppress(binascii.Error):
-                given = base64.b64decode(given).partition(b":")[2]
-        if self._token and not hmac.compare_digest(given.strip(), self._token):
+                credentials = base64.b64decode(credentials).partition(b":")[2]
+        if self._token and not hmac.compare_digest(credentials.strip(), self._token):
             raise RefusedError(401, "a token is needed")
 
     def _health(self) -> Answer:

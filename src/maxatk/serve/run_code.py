@@ -36,18 +36,19 @@ def read_work(body: Mapping[str, Any], most: Limits) -> Work | Answer:
     memory = most.memory_limit
     if mebibytes > 0:
         memory = min(int(mebibytes * (1 << 20)), memory)
+    wait = _number(body, "compile_timeout", _SECONDS) + seconds + _CLIENT_SECONDS
     limits = RequestLimits(
         time_limit=seconds,
         memory_limit=memory,
         output_limit=most.output_limit,
-        idle_limit=seconds,  # a sleeper has to end before its client gives up
+        wall_limit=wait,  # nobody waits for longer
+        idle_limit=seconds,
     )
     job = RunJob(
         _text(body, "code"),
         (TestCase(input=_text(body, "stdin"), output=""),),
         most_characters=most.output_limit,
     )
-    wait = _number(body, "compile_timeout", _SECONDS) + seconds + _CLIENT_SECONDS
     return Work(jobs=(job,), limits=limits, wait=wait)
 
 

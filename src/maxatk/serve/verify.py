@@ -14,6 +14,7 @@ from maxatk.verifier import wire
 from maxatk.verifier.jobs import Job, Limits
 
 _MOST_PROGRAMS = 10_000
+_MOST_TESTS = 100_000  # of all programs: each takes ten times its bytes once it is read
 _WAIT_SECONDS = 60.0
 _KEYS = ("programs", "limits", "wait_s")
 
@@ -29,6 +30,8 @@ def read_work(body: Mapping[str, Any], most: Limits) -> Work:
     is_list = isinstance(programs, list) and 1 <= len(programs) <= _MOST_PROGRAMS
     require(is_list, "programs", f"a list of 1 to {_MOST_PROGRAMS:,}", programs)
     assert isinstance(programs, list)
+    tests = sum(len(row["tests"]) for row in programs if _has_tests(row))
+    require(tests <= _MOST_TESTS, "tests", f"{_MOST_TESTS:,} at most of all programs", tests)
     wait = body.get("wait_s", _WAIT_SECONDS)
     is_wait = is_number(wait) and 0 < wait <= 3600
     require(is_wait, "wait_s", "seconds above 0, 3600 at most", wait)
@@ -37,6 +40,10 @@ def read_work(body: Mapping[str, Any], most: Limits) -> Work:
         limits=_bounded_limits(wire.limits_from_json(body.get("limits") or {}), most),
         wait=float(wait),
     )
+
+
+def _has_tests(row: object) -> bool:
+    return isinstance(row, Mapping) and isinstance(row.get("tests"), list)
 
 
 def _bounded_limits(limits: wire.RequestLimits, most: Limits) -> wire.RequestLimits:

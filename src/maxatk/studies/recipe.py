@@ -249,7 +249,9 @@ class StudyRecipe:
             where = "recipe.front.choose"
         problems = {} if self.mini is None else {"problems": "test.jsonl"}
         filled = {**_seeded(section, "sampling", seed), **problems, "model": "", "out": ""}
-        return from_mapping(EvalRecipe, filled, where=where)
+        recipe = from_mapping(EvalRecipe, filled, where=where)
+        require(recipe.shard is None, f"{where}.shard", "left out of a study", recipe.shard)
+        return recipe
 
     @property
     def chooses_on_problems(self) -> bool:

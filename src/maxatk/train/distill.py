@@ -70,6 +70,7 @@ class DistillRecipe:
         of_round = {"model": model, "problems": self.problems, "out": str(out)}
         settings = merged(self.eval, of_round, where="eval")
         recipe = from_mapping(EvalRecipe, settings, where="eval")
+        require(recipe.shard is None, "eval.shard", "left out of a distillation", recipe.shard)
         sampling = dataclasses.replace(recipe.sampling, seed=recipe.sampling.seed + number)
         return dataclasses.replace(recipe, sampling=sampling)
 

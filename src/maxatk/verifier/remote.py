@@ -233,6 +233,11 @@ class RemoteWorker:
             connection.close()
 
 
+def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses of servers, of which a setting may name one alone."""
+    return (sandbox,) if isinstance(sandbox, str) else tuple(sandbox)
+
+
 def start_workers(
     sandbox: Sequence[str], tasks: Tasks, *, count: int | None, limits: Limits
 ) -> list[RemoteWorker]:
@@ -241,10 +246,10 @@ def start_workers(
     Servers that do not answer now are used once they do. Raises InvalidValueError for an address
     that is none and where a server allows less than `limits`, SandboxError where none answers.
     """
-    addresses = [_Address(url) for url in sandbox]
+    servers = [_Address(url) for url in sandbox]
     health = None
     silent = []
-    for address in addresses:
+    for address in servers:
         try:
             health = address.health()
         except SandboxError as error:
@@ -256,10 +261,10 @@ def start_workers(
     if silent:
         warnings.warn(f"servers that are not used yet: {'; '.join(silent)}", stacklevel=4)
     # One more a server, so that its cores have the next program when one ends.
-    most = max(address.workers for address in addresses)
-    wanted = sum((address.workers or most) + 1 for address in addresses)
+    most = max(address.workers for address in servers)
+    wanted = sum((address.workers or most) + 1 for address in servers)
     number = min(wanted, _MOST_WORKERS) if count is None else count
-    return [RemoteWorker(i, tasks, addresses, health["isolation"]) for i in range(number)]
+    return [RemoteWorker(i, tasks, servers, health["isolation"]) for i in range(number)]
 
 
 def _refuse_lower_limits(address: _Address, health: dict[str, Any], limits: Limits) -> None:

@@ -17,6 +17,7 @@ from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.extract import UnfinishedThought
 from maxatk.verifier.jobs import Job, called_name, problem_job
 from maxatk.verifier.reasoning import opening_of
+from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
 
 Start = Callable[[Completion, Mapping[str, Any]], None]
@@ -129,14 +130,16 @@ def compute_score(
     binary: bool = False,
     workers: int | None = None,
     unfinished_thought: UnfinishedThought = "wrong",
+    sandbox: str | Sequence[str] = (),
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
     Where the verifier itself failed, `score` is NaN and `unscored` 1. With `binary` the score is
     1.0 only where all tests passed. `workers` programs run at a time in this process, by default
-    one for each core; a share where verl starts several processes (`reward.num_workers`). A
-    solution whose reasoning never ends scores 0, unless `unfinished_thought` is "read". Raises
-    DataError for a ground truth that holds no tests.
+    one for each core; a share where verl starts several processes (`reward.num_workers`). With
+    `sandbox`, addresses of `maxatk serve`, they run there. A solution whose reasoning never ends
+    scores 0, unless `unfinished_thought` is "read". Raises DataError for a ground truth that holds
+    no tests.
     """
     scores = compute_scores(
         [data_source],
@@ -146,6 +149,7 @@ def compute_score(
         binary=binary,
         workers=workers,
         unfinished_thought=unfinished_thought,
+        sandbox=sandbox,
     )
     return scores[0]
 
@@ -159,9 +163,10 @@ def compute_scores(
     binary: bool = False,
     workers: int | None = None,
     unfinished_thought: UnfinishedThought = "wrong",
+    sandbox: str | Sequence[str] = (),
 ) -> list[dict[str, float]]:
     """Do as `compute_score` for each sample of a batch, in the shape of verl's batch manager."""
-    verifier = shared_verifier(workers, unfinished_thought)
+    verifier = shared_verifier(workers, unfinished_thought, addresses(sandbox))
     jobs = [
         _job(verifier, source, solution, truth)
         for source, solution, truth in zip(data_sources, solution_strs, ground_truths, strict=True)
@@ -196,9 +201,11 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
 
 
 @functools.cache
-def shared_verifier(workers: int | None, unfinished_thought: UnfinishedThought) -> Verifier:
+def shared_verifier(
+    workers: int | None, unfinished_thought: UnfinishedThought, sandbox: tuple[str, ...] = ()
+) -> Verifier:
     """Return the one verifier of this process with these settings."""
-    verifier = Verifier(workers=workers, unfinished_thought=unfinished_thought)
+    verifier = Verifier(workers=workers, unfinished_thought=unfinished_thought, sandbox=sandbox)
     atexit.register(verifier.close)
     return verifier
 

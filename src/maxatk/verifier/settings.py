@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from maxatk.check import positive
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.jobs import Limits
+from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
 
 
@@ -54,8 +54,3 @@ class VerifierSettings:
         sandbox = addresses(self.sandbox)
         limits = dataclasses.asdict(self.limits())
         return Verifier(workers=self.workers, sandbox=sandbox, **limits)
-
-
-def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses of servers, of which a setting may name one alone."""
-    return (sandbox,) if isinstance(sandbox, str) else tuple(sandbox)

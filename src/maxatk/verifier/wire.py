@@ -17,18 +17,25 @@ CAPPED = ("time_limit", "memory_limit", "output_limit")
 
 _SHOWN = "most_characters"  # the field by which a job is one that shows what is printed
 _SIZES = ("memory_limit", "output_limit", "stop_after_timeouts", _SHOWN)  # whole numbers
-_NUMBERS = ("time_limit", "idle_limit", "tolerance")
+_NUMBERS = ("time_limit", "wall_limit", "idle_limit", "tolerance")
 
 
 @dataclasses.dataclass(frozen=True)
 class RequestLimits(Limits):
-    """The limits of one request, which may also say how many seconds its tests may be idle."""
+    """The limits of one request, which may also bound how long its tests take or are idle (s)."""
 
+    wall_limit: float | None = None
     idle_limit: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        positive("wall_limit", self.wall_limit)
         positive("idle_limit", self.idle_limit)
+
+    @property
+    def wall(self) -> float:
+        """Seconds of a test on the wall clock, as in `Limits` unless the request says less."""
+        return super().wall if self.wall_limit is None else min(super().wall, self.wall_limit)
 
     @property
     def idle(self) -> float:
@@ -62,6 +69,7 @@ def limits_to_json(limits: Limits) -> dict[str, Any]:
         "memory_limit": limits.memory_limit,
         "output_limit": limits.output_limit,
         "stop_after_timeouts": limits.stop_after_timeouts,
+        "wall_limit": getattr(limits, "wall_limit", None),
         "idle_limit": getattr(limits, "idle_limit", None),
     }
     return {name: value for name, value in row.items() if value is not None}
