@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maxatk.errors import DataError
-from maxatk.folders import TRAIN_RECORD, atomic_write, known, read_training, write_json
+from maxatk.folders import TRAIN_RECORD, known, read_training, write_json
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -14,20 +14,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(path, {"a": float("nan")})
     assert json.loads(path.read_text()) == {"a": 1}
-
-
-@pytest.mark.parametrize("planted", ["a.json", "a.json.partial"])
-def test_no_link_is_followed_out_of_the_folder(tmp_path, planted):
-    outside = tmp_path / "outside"
-    outside.write_text("mine")
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / planted).symlink_to(outside)
-    with atomic_write(folder / "a.json") as partial:
-        partial.write_text("ours")
-    assert outside.read_text() == "mine"
-    assert (folder / "a.json").read_text() == "ours"
-    assert not (folder / "a.json").is_symlink()
 
 
 def test_only_finite_numbers_of_a_logged_row_are_known():

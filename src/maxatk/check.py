@@ -8,17 +8,19 @@ import numbers
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 
+MOST_SECONDS = 1e7  # of a limit on time, 115 days: clocks of the system take it
+MOST_BYTES = 1 << 50  # of a limit on memory or output
 LARGEST = 1e100  # of rewards in size: sums of their squares stay finite
 
 
 def require(holds: bool, field: str, allowed: str, value: object) -> None:
     """Raise InvalidValueError, `field: must be allowed, got value`, unless it `holds`."""
     if not holds:
-        raise InvalidValueError(f"{field}: must be {allowed}, got {value!r:.80}")
+        raise InvalidValueError(f"{field}: must be {allowed}, got {shown(value)}")
 
 
 @contextlib.contextmanager
@@ -54,6 +56,37 @@ def is_finite(value: object) -> TypeGuard[float]:
     return is_number(value) and abs(value) <= sys.float_info.max
 
 
+def shown(value: object) -> str:
+    """Return a value for a message, whatever its own text raises."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # an integer of 5,000 digits, for one
+        return f"a value of type {type(value).__name__}"
+
+
+def returned_number(value: object) -> float | None:
+    """Return what a function returned as a float, whether of Python, NumPy or torch; None for none.
+
+    A truth value is 1 or 0. NaN stays NaN. Nothing else than real numbers of a float's range is
+    one: no text, no complex number, no array but that of one number.
+    """
+    with contextlib.suppress(Exception):  # of a class of the user's, whatever its methods raise
+        value = value.item() if hasattr(value, "item") else value
+        if isinstance(value, numbers.Real):
+            number = float(value)
+            return None if math.isinf(number) else number
+    return None
+
+
+def returned_list(values: Any) -> list[Any] | None:
+    """Return what a function returned for many samples as a list; None where it is no such thing.
+
+    Lists, tuples, arrays of NumPy, tensors and columns of data frames are.
+    """
+    values = values.tolist() if hasattr(values, "tolist") else values
+    return list(values) if isinstance(values, (list, tuple)) else None
+
+
 def whole(field: str, value: int, least: int) -> None:
     """Raise InvalidValueError for what is no int of `least` or more."""
     require(is_whole(value, least), field, f"an integer of {least} or more", value)
@@ -63,6 +96,12 @@ def at_least(field: str, value: float | None, least: float) -> None:
     """Raise InvalidValueError for a number below `least`; None, which was not given, passes."""
     holds = value is None or (isinstance(value, numbers.Real) and value >= least)
     require(holds, field, f"at least {least}", value)
+
+
+def limited(field: str, value: float | None, most: float) -> None:
+    """Raise InvalidValueError for what is not above 0 and at most `most`; None passes."""
+    holds = value is None or (isinstance(value, numbers.Real) and 0 < value <= most)
+    require(holds, field, f"above 0 and at most {most:g}", value)
 
 
 def positive(field: str, value: float | None) -> None:

@@ -5,25 +5,29 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import existing_file, is_finite
+from maxatk.bounded import json_value, placed, read_whole
+from maxatk.check import is_finite
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.settings import masked
+from maxatk.writing import write_text
 
 TRAIN_RECORD = "train.json"  # in the folder of a trained model: its recipe, then its log
 TRAINER_STATE = "trainer_state.json"  # of transformers, in a checkpoint, with the log so far
 
+_CHECKPOINT = re.compile(r"checkpoint-[0-9]{1,18}")
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; raises MissingFileError or DataError without one."""
-    existing_file(path)
-    try:
-        value = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not a JSON file: {error}") from error
+    data = read_whole(path)
+    with placed(f"{path}: not a JSON file"):
+        value = json_value(data)
     if not isinstance(value, dict):
         raise DataError(f"{path}: must hold a JSON object, got {type(value).__name__}")
     return value
@@ -46,12 +50,12 @@ def last_checkpoint(folder: Path) -> str | None:
     by_step = {
         int(checkpoint.name.rpartition("-")[2]): checkpoint
         for checkpoint in folder.glob("checkpoint-*")
-        if checkpoint.name[-1].isdigit()
+        if _CHECKPOINT.fullmatch(checkpoint.name)
     }
     for step in sorted(by_step, reverse=True):
         # The state is written last: without it, or with half of it, a kill cut the checkpoint off.
-        with contextlib.suppress(OSError, ValueError):
-            json.loads((by_step[step] / TRAINER_STATE).read_text(encoding="utf-8"))
+        with contextlib.suppress(OSError, DataError):
+            read_json(by_step[step] / TRAINER_STATE)
             return str(by_step[step])
     return None
 
@@ -68,23 +72,22 @@ def writable(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **{name: known(row, name) for name in floats}}
 
 
+def without_nan(value: Any) -> Any:
+    """Return a value of JSON, lists and mappings inside, with None for numbers that JSON lacks."""
+    if isinstance(value, dict):
+        return {name: without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(inner) for inner in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object atomically; raises InvalidValueError for a number JSON does not have."""
     try:
         text = json.dumps(value, indent=1, allow_nan=False) + "\n"
     except ValueError as error:
         raise InvalidValueError(f"{path}: {error}") from error
-    with atomic_write(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-
-
-@contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield the path to write to; what is there replaces `path` whole if the block ends well."""
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)  # a link that lies there would lead out of the folder
-    yield partial
-    partial.replace(path)
+    write_text(path, text)
 
 
 def file_digest(path: Path, *, first: int | None = None) -> str:

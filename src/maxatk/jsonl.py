@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from maxatk.check import existing_file
+from maxatk.bounded import json_value, lines_of
 from maxatk.errors import DataError
-from maxatk.folders import atomic_write
+from maxatk.writing import atomic_write
 
 RecordT = TypeVar("RecordT")
 
 MOST_SHOWN = 50  # bad lines that an error message lists; the rest are counted
-_LONGEST = 1 << 28  # bytes of a line; a file without line ends would fill the memory
 
 
 def read_jsonl(
@@ -73,33 +71,9 @@ def bad_lines(path: str | Path, errors: Sequence[tuple[str, str]]) -> str:
     return "\n  ".join([f"{path}: {len(errors):,} bad lines{cut}:", *listed])
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield number and bytes of every line that is not blank, without the byte-order mark.
-
-    Raises MissingFileError without the file, DataError for a line above 256 MiB.
-    """
-    existing_file(path)
-    with path.open("rb") as file:
-        has_mark = file.read(3) == codecs.BOM_UTF8
-        file.seek(len(codecs.BOM_UTF8) if has_mark else 0)
-        lines = iter(lambda: file.readline(_LONGEST), b"")
-        for number, line in enumerate(lines, start=1):
-            if len(line) == _LONGEST:
-                raise DataError(f"{path}:{number}: the line is longer than {_LONGEST >> 20} MiB")
-            if not line.isspace():
-                yield number, line
-
-
 def json_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object that a line holds; raises DataError, without the place, for others."""
-    try:
-        row = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from error
-    except json.JSONDecodeError as error:
-        raise DataError(f"broken JSON: {error.msg} at column {error.colno}") from error
-    except RecursionError as error:
-        raise DataError("broken JSON: nested too deeply") from error
+    row = json_value(line)
     if not isinstance(row, dict):
         raise DataError(f"must be a JSON object, got {type(row).__name__}")
     return row
@@ -107,8 +81,6 @@ def json_object(line: bytes) -> dict[str, Any]:
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as JSON lines, atomically: the file appears whole or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as partial, partial.open("w", encoding="utf-8") as out:
+    with atomic_write(Path(path)) as partial, partial.open("w", encoding="utf-8") as out:
         for row in rows:
             out.write(json.dumps(row) + "\n")

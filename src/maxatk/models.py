@@ -193,12 +193,18 @@ def prompt_ids(
 
 
 def fingerprint(model: str | Path) -> str | None:
-    """Return a hash of sizes and spread blocks of a folder's weights, or None for a hub name."""
+    """Return a hash of sizes and spread blocks of a folder's weights, or None without any.
+
+    Of a name on the hub nothing is known here.
+    """
     folder = Path(model)
     if not folder.is_dir():
         return None
+    files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    if not files:
+        return None
     digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+    for path in files:
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         last_start = max(0, size - _BLOCK_SIZE)

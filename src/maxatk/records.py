@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
-from maxatk.check import is_number, require
+from maxatk.check import MOST_BYTES, MOST_SECONDS, is_number, require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.settings import refuse_unknown, typed
 
@@ -78,6 +79,13 @@ class TestCase:
 _TEST_KINDS = (frozenset({"input", "output"}), frozenset({"call", "output"}), frozenset({"check"}))
 
 
+_MOST = {
+    "time_limit_s": MOST_SECONDS,
+    "memory_limit_mb": MOST_BYTES >> 20,
+    "tolerance": sys.float_info.max,
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """One problem with its tests, its answer, or neither: a line of `problems.jsonl`.
@@ -123,10 +131,11 @@ class Problem:
                 f"{where}: compare='checker' and a checker's source go together, got "
                 f"compare={self.compare!r}, checker={self.checker!r:.50}"
             )
-        for name in ("time_limit_s", "memory_limit_mb", "tolerance"):
+        for name, most in _MOST.items():
             limit = getattr(self, name)
             holds = limit is None or (is_number(limit) and 0 < limit < math.inf)
             require(holds, f"{where}: {name}", "a finite number above 0", limit)
+            require(limit is None or limit <= most, f"{where}: {name}", f"at most {most:g}", limit)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of this problem, without the fields that are None or empty."""

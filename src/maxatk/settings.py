@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
-import json
 import math
 import re
 import sys
@@ -15,18 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from maxatk.bounded import read_text
 from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
+from maxatk.recipe_yaml import load_yaml
 
 SettingsT = TypeVar("SettingsT")
 
 _WORDS = {"array": "list", "object": "dict"}
 _EXTENDS = "extends"
 _PACKAGED = Path(__file__).parent / "recipes"
-
-_YAML = "tag:yaml.org,2002:"
-_KEPT = {f"{_YAML}{tag}" for tag in ("int", "float", "null", "merge")}
-_MOST_PARTS = 300_000  # of a recipe whose aliases are written out: brackets, names, values
+_LARGEST = 1 << 20  # bytes of a recipe
 
 HIDDEN = "(hidden)"
 # No secret are tokens of a tokenizer, which say how a model is trained.
@@ -77,15 +74,15 @@ def _packaged(path: Path) -> Path | None:
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the mapping of a recipe that `find_recipe` finds, with overrides as `trainer.k=4`.
 
-    Booleans and numbers are those of YAML 1.2: no, off, yes and on are text, and 1e-4 is a number.
+    Values are those of `load_yaml`, of YAML 1.2: no, off, yes and on are text, 1e-4 is a number.
     Raises MissingFileError, DataError where it is no YAML mapping, and as `apply_overrides`.
     """
     import yaml
 
     path = find_recipe(path)
     try:
-        recipe = _load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        recipe = load_yaml(read_text(path, most=_LARGEST))
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]  # not all 8 lines
@@ -125,62 +122,29 @@ def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[
     """Return `settings` with overrides put in; raises InvalidValueError for another form."""
     import yaml
 
+    texts: dict[str, str] = {}
     for override in overrides:
         key, equals, text = override.partition("=")
         *sections, last = key.split(".")
         if not equals or not all((*sections, last)):
             form = "must have the form key=value or a.b=value"
             raise InvalidValueError(f"override {override!r}: {form}")
+        if key in texts:
+            raise InvalidValueError(
+                f"override {key!r}: is given twice, as {texts[key]!r} and {text!r}; give one"
+            )
+        texts[key] = text
         section = settings
         for name in sections:
             section = section.setdefault(name, {})
             if not isinstance(section, dict):
                 raise InvalidValueError(f"override {override!r}: {name!r} is not a section")
         try:
-            section[last] = _load(text)
+            section[last] = load_yaml(text)
         except yaml.YAMLError as error:
             text = f"override {override!r}: {text!r} is not a YAML value"
             raise InvalidValueError(text) from error
     return settings
-
-
-@functools.cache
-def _loader() -> Any:
-    """Return YAML's safe types, with booleans and numbers of YAML 1.2, and dates as text."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    # YAML 1.1 also reads no, off, yes and on as booleans, and `save_strategy: no` means the text.
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag in _KEPT]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    boolean = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
-    Loader.add_implicit_resolver(f"{_YAML}bool", boolean, list("tTfF"))
-    # YAML 1.1 wants a dot, and a sign of the exponent.
-    number = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+$")
-    Loader.add_implicit_resolver(f"{_YAML}float", number, list("-+.0123456789"))
-    return Loader
-
-
-def _load(text: str) -> Any:
-    import yaml
-
-    try:
-        value = yaml.load(text, _loader())  # a SafeLoader
-        # As the folder of a run keeps it: what JSON cannot hold is no setting. Part by part, since
-        # a few lines of aliases can stand for more values than the memory holds.
-        for number, part in enumerate(json.JSONEncoder(ensure_ascii=False).iterencode(value)):
-            part.encode()
-            if number > _MOST_PARTS:
-                raise ValueError("its aliases stand for too many values")
-        return value
-    except RecursionError as error:
-        raise yaml.YAMLError("nested too deeply") from error
-    except (TypeError, ValueError) as error:  # such as of a number with thousands of digits
-        raise yaml.YAMLError(str(error)) from error
 
 
 def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str) -> SettingsT:

@@ -83,7 +83,7 @@ def test_a_reward_of_ones_own_needs_no_tests(maxatk, files, tmp_path):
         (["--prompt", "prompt.txt", "--tests", "p.jsonl"], "p.jsonl:1: test: unknown key 'id'"),
         (
             ["--prompt", "latin.txt", "--tests", "t.jsonl"],
-            "prompt: latin.txt is not UTF-8 at byte 3",
+            "latin.txt: not UTF-8: invalid start byte (0xf6) at byte 3; save the file as UTF-8",
         ),
         (
             ["--problems", "p.jsonl", "--id", "one", "-n", "0"],

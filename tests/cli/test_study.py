@@ -1,6 +1,5 @@
 """Studies as commands: plans, refusals, and one end to end, killed and started again."""
 
-import fcntl
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
+from maxatk.writing import OutFolder
 from processes import family, patience, still_alive, wait_for
 
 
@@ -69,11 +69,9 @@ def test_no_process_outlives_a_study_that_is_killed_while_it_asks_the_trainer(re
 
 
 def test_two_studies_at_once_in_one_folder_are_refused(recipe, tmp_path, capsys):
-    (tmp_path / "work").mkdir()
-    with (tmp_path / "work" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with OutFolder(tmp_path / "work", "study", ()).alone():
         assert main(["study", str(recipe(grids=[]))]) == 2
-    assert "another study is at work" in capsys.readouterr().err
+    assert "work/maxatk.lock: another process is writing there" in capsys.readouterr().err
 
 
 def start(recipe, *flags):

@@ -142,7 +142,9 @@ def test_other_settings_are_refused_with_the_difference(finished, tiny_model, pr
 
 def test_samples_without_a_manifest_are_refused(tiny_model, problems, verifier, tmp_path):
     (tmp_path / "samples.jsonl").write_text("{}\n")
-    with pytest.raises(InvalidValueError, match=r"has samples\.jsonl but no manifest\.json"):
+    with pytest.raises(
+        InvalidValueError, match=r"has samples\.jsonl, which `maxatk eval` did not write"
+    ):
         run(tiny_model, problems, tmp_path, verifier)
 
 

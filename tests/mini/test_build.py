@@ -6,6 +6,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from maxatk import load_problems
 from maxatk.errors import InvalidValueError
 from maxatk.mini import MiniSettings, build_mini
+from maxatk.writing import LOCK
 
 
 def contents(folder):
@@ -41,18 +42,18 @@ def test_a_second_call_does_no_work(built, tiny):
     assert times(built) == before
 
 
-def test_other_settings_and_interrupted_builds_are_built_again(tiny, tmp_path):
+def test_an_interrupted_build_is_built_again_and_other_settings_are_refused(tiny, tmp_path):
     small = dataclasses.replace(tiny, warm_start=dataclasses.replace(tiny.warm_start, problems=64))
     build_mini(tmp_path, small)
     first = contents(tmp_path)
     (tmp_path / "mini.json").unlink()  # as after a kill: the manifest is written last
+    (tmp_path / LOCK).write_text("mini")
     (tmp_path / "base" / "model.safetensors").write_bytes(b"half")
     build_mini(tmp_path, small)
     assert contents(tmp_path) == first
-    build_mini(tmp_path, dataclasses.replace(small, seed=4))
-    second = contents(tmp_path)
-    assert first.keys() == second.keys()
-    assert all(first[path] != second[path] for path in first if path.suffix == ".jsonl")
+    with pytest.raises(InvalidValueError, match=r"settings\.seed: \d+ in the folder, 4 now"):
+        build_mini(tmp_path, dataclasses.replace(small, seed=4))
+    assert contents(tmp_path) == first
 
 
 @pytest.mark.parametrize("field", ["train_problems", "test_problems", "tests"])

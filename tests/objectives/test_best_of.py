@@ -1,10 +1,12 @@
 """`best_of` by TRL's protocol: its values, its groups, what it refuses and what it logs."""
 
 import asyncio
+import fractions
 import types
 
 import numpy as np
 import pytest
+import torch
 
 import maxatk
 from maxatk import advantages, best_of, max_at_k
@@ -184,7 +186,7 @@ def test_groups_that_are_not_whole_are_refused(prompts, said):
 
 
 def test_k_of_the_whole_group_is_refused():
-    with pytest.raises(InvalidValueError, match="needs at least 5 samples, got 4"):
+    with pytest.raises(InvalidValueError, match="k: must be below the samples of a prompt"):
         call(best_of(of(REWARDS), k=4))
 
 
@@ -219,3 +221,33 @@ def test_arrays_are_taken_and_the_name_says_what_it_is():
     reward = best_of(of(np.array(REWARDS)), k=2)
     assert call(reward) == call(best_of(of(REWARDS), k=2))
     assert reward.__name__ == "best_of_2_own"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [value > 0.4 for value in REWARDS],
+        [np.bool_(value > 0.4) for value in REWARDS],
+        [np.float32(value > 0.4) for value in REWARDS],
+        [np.array(value > 0.4) for value in REWARDS],
+        np.array(REWARDS) > 0.4,
+        tuple(fractions.Fraction(value > 0.4) for value in REWARDS),
+        [torch.tensor(value > 0.4) for value in REWARDS],
+        [torch.tensor([float(value > 0.4)], dtype=torch.bfloat16) for value in REWARDS],
+        torch.tensor(REWARDS) > 0.4,
+    ],
+    ids=lambda values: type(values).__name__ + type(values[0]).__name__,
+)
+def test_numbers_of_every_kind_that_trl_takes_are_rewards(values):
+    expected = call(best_of(of([float(value > 0.4) for value in REWARDS]), k=2))
+    assert call(best_of(of(values), k=2)) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1", 1j, np.complex128(1), np.array([1, 2]), 10**400, -(10**5000), float("inf"), 1e101],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_finite_number_is_refused_by_name(value):
+    with pytest.raises(InvalidValueError, match="own must return finite numbers or None, got"):
+        call(best_of(of([value, *REWARDS[1:]]), k=2))

@@ -98,6 +98,15 @@ REFUSED = {
     "k": (lambda: advantages(REWARDS, of(1.0), 7), "got k=7 with 6 samples"),
     "text": (lambda: advantages(REWARDS, of("1"), 2), "returns: must be a finite number, got '1'"),
     "nan": (lambda: advantages(REWARDS, of(np.nan), 2), "must be a finite number, got nan"),
+    "complex": (
+        lambda: advantages(REWARDS, of(np.complex128(1j)), 2),
+        "must be a finite number, got np.complex128",
+    ),
+    "integer": (lambda: advantages(REWARDS, of(10**400), 2), "must be a finite number, got 1000"),
+    "long": (
+        lambda: advantages(REWARDS, of(10**5000), 2),
+        "must be a finite number, got a value of type int",
+    ),
     "answers": (
         lambda: advantages(REWARDS, method_of({"statistic": f"{FILE}:poly_epo"}), 2),
         "answers: are needed by",

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from maxatk.check import MOST_BYTES, MOST_SECONDS
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Job, Verifier, VerifierSettings, doctor, outcomes, zygote_process
@@ -408,3 +409,50 @@ def test_a_fork_of_the_host_cannot_use_its_verifier(verifier):
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+PAUSED = """
+from maxatk.records import TestCase
+from maxatk.verifier import Verifier
+program = "import time; print(1, flush=True); time.sleep(2); print(2)"
+slow = "import time\\ndef f():\\n    time.sleep(2)\\n    return 1"
+with Verifier(workers=2, time_limit=0.1) as verifier:
+    print("ready", flush=True)
+    jobs = [(program, [TestCase(input="", output="1 2")])]
+    jobs += [(slow, [TestCase(call="f()", output="1")])]
+    print([verdict.reward for verdict in verifier.verify_many(jobs)], flush=True)
+"""
+
+
+def test_a_host_that_was_stopped_with_its_programs_judges_as_if_it_had_not_been(started):
+    host = started(sys.executable, "-c", PAUSED, stdout=subprocess.PIPE)
+    assert host.stdout.readline() == "ready\n"
+    time.sleep(1)  # the programs sleep
+    stopped = [psutil.Process(host.pid), *psutil.Process(host.pid).children(recursive=True)]
+    for process in stopped:
+        process.suspend()
+    time.sleep(8)  # longer than the wall clock of a test, 10 x 0.1 + 5 s
+    for process in stopped:
+        process.resume()
+    assert host.stdout.readline() == "[1.0, 1.0]\n"
+
+
+@pytest.mark.parametrize("value", [1e10, 1e300, 0, -1])
+def test_a_limit_that_no_machine_counts_is_refused_by_name(value):
+    tests = (TestCase(input="", output="1"),)
+    for field in ("time_limit", "memory_limit"):
+        with pytest.raises(InvalidValueError, match=f"{field}: must be "):
+            Job("print(1)", tests, **{field: value})
+        with pytest.raises(InvalidValueError, match=f"{field}: must be "):
+            Verifier(workers=1, **{field: value})
+    with pytest.raises(InvalidValueError, match="time_limit: must be above 0 and at most"):
+        VerifierSettings(time_limit=value)
+    with pytest.raises(InvalidValueError, match="memory_limit_mb: must be above 0 and at most"):
+        VerifierSettings(memory_limit_mb=value)
+
+
+def test_the_largest_limits_are_counted():
+    tests = (TestCase(input="", output="1"),)
+    with Verifier(workers=1) as verifier:
+        job = Job("print(1)", tests, time_limit=MOST_SECONDS, memory_limit=MOST_BYTES)
+        assert verifier.verify_many([job])[0].reward == 1.0

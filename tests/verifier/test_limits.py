@@ -86,5 +86,5 @@ def test_recipes_and_python_have_the_defaults_of_limits():
 @pytest.mark.parametrize("value", [0, -1.5, float("nan"), float("inf")])
 @pytest.mark.parametrize("field", ["time_limit", "memory_limit", "output_limit"])
 def test_a_limit_is_a_positive_number(field, value):
-    with pytest.raises(ValueError, match=f"{field}: must be positive, got {value}"):
+    with pytest.raises(ValueError, match=rf"{field}: must be .*, got {value}"):
         Limits(**{field: value})

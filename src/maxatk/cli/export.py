@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.folder import SAMPLES, SCORES, run_files
 from maxatk.evaluation.load import load_results
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
@@ -15,6 +15,7 @@ from maxatk.exchange import export
 from maxatk.exchange.hub import write_hub
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
+from maxatk.writing import refuse_sources
 
 
 def command(
@@ -42,6 +43,7 @@ def command(
         k: The k of best-of-k, for sft.
         draws: So many rows a problem in proportion to the weights, for sft without weights.
     """
+    refuse_sources("--out", out, run_files(run))
     scores = read_records(run / SCORES, Score)
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     problem_of = {}

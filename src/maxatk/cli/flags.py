@@ -69,8 +69,7 @@ def named_sources(
 
 MapFlag = Annotated[
     tuple[str, ...],
-    tyro.conf.UseAppendAction,
-    tyro.conf.arg(help="Where a field is in a row, as field=path.to.value; may be repeated."),
+    tyro.conf.arg(help="Where fields are in a row, as field=path.to.value other=path."),
 ]
 """The flag `--map`."""
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from maxatk.cli.repeated import merged_flags
 from maxatk.errors import MaxAtKError, printable, suggestion
 from maxatk.version import VERSION
 
@@ -25,10 +26,14 @@ class CommandRow:
     )
     resumes: bool = False  # after Ctrl-C; the interrupt of `train` says how itself
     nested: bool = False  # it has commands of its own
+    lists: tuple[str, ...] = ()  # its flags that take several values
 
 
 COMMANDS: dict[str, CommandRow] = {
-    "diagnose": CommandRow("before a training: what it can gain; of a training: what went wrong"),
+    "diagnose": CommandRow(
+        "before a training: what it can gain; of a training: what went wrong",
+        lists=("n", "k", "difference"),
+    ),
     "train": CommandRow("train a model from a recipe", needs="train"),
     "distill": CommandRow(
         "train a model to answer at once as its best of k samples would",
@@ -38,16 +43,26 @@ COMMANDS: dict[str, CommandRow] = {
     "eval": CommandRow(
         "sample a model on problems, run the programs, compute max@k and pass@k",
         resumes=True,
+        lists=("k", "stop"),
     ),
-    "solve": CommandRow("print the best of many programs for one problem"),
+    "solve": CommandRow("print the best of many programs for one problem", lists=("stop",)),
     "score": CommandRow(
         "verify a file of samples, or take rewards that are there already",
         resumes=True,
+        lists=("k", "rewards", "map"),
     ),
-    "merge": CommandRow("join the shards of a run that several machines have evaluated"),
-    "select": CommandRow("choose the best of k by a stored score, and show what that gains"),
-    "compare": CommandRow("compare evaluated models, paired over their problems"),
-    "report": CommandRow("write one offline HTML page about evaluated models"),
+    "select": CommandRow(
+        "choose the best of k by a stored score, and show what that gains", lists=("by", "k")
+    ),
+    "compare": CommandRow(
+        "compare evaluated models, paired over their problems", lists=("map", "k", "metric")
+    ),
+    "report": CommandRow(
+        "write one offline HTML page about evaluated models", lists=("map", "train", "k")
+    ),
+    "merge": CommandRow(
+        "join the shards of a run that several machines have evaluated", lists=("k",)
+    ),
     "view": CommandRow(
         "look into the groups of a training that runs or has ended, on a local page"
     ),
@@ -58,6 +73,7 @@ COMMANDS: dict[str, CommandRow] = {
         "list, show, prepare, check, select and export the problems of benchmarks",
         resumes=True,
         nested=True,
+        lists=("map",),
     ),
     "recipes": CommandRow("list and show the recipes of the package", nested=True),
     "mini": CommandRow("make the built-in model and its problems"),
@@ -134,6 +150,7 @@ def _run(arguments: list[str]) -> int:
     description = f"{row.about.capitalize()}." if row.nested else None
     try:
         # A function has done its work when its flags are read; a dataclass then runs.
+        flags = merged_flags(flags, row.lists)
         command = tyro.cli(entry(name), prog=f"maxatk {name}", description=description, args=flags)
         if command is not None:
             command.run(flags)

@@ -9,22 +9,31 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from maxatk.cli.flags import one_of
+from maxatk.cli.flags import MapFlag, one_of
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, say_aside, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluation.folder import run_files
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
-from maxatk.problems import BENCHMARKS, PrepareSettings, find_problem, outputs, prepare, read_sets
+from maxatk.problems import (
+    BENCHMARKS,
+    PrepareSettings,
+    find_problem,
+    prepare,
+    read_sets,
+    refuse_foreign_outputs,
+)
 from maxatk.problems.benchmarks.base import SolvedProblem
 from maxatk.problems.check import ambiguous_problems, check_solutions, checked_problems
 from maxatk.problems.checkers import read_checkers
-from maxatk.problems.load import read_problems
+from maxatk.problems.load import read_problems, solutions_file
 from maxatk.rewards.answers import AnswerReward
 from maxatk.rewards.gold_answers import check_answers
 from maxatk.settings import apply_overrides, read_recipe
 from maxatk.verifier import VerifierSettings
 from maxatk.verl.dataset import write_parquet
+from maxatk.writing import refuse_sources
 
 _TESTS = 3  # of a problem that are shown
 _LONGEST = 1000  # characters of a text of a test that are shown
@@ -79,7 +88,7 @@ def prepare_files(
     /,
     *,
     out: Path,
-    map: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = (),
+    map: MapFlag = (),
     only: str | None = None,
     file: Path | None = None,
     checkers: Path | None = None,
@@ -96,13 +105,12 @@ def prepare_files(
         overrides: Settings that win, such as split=train limit=20 options.form=asserts, of a recipe
             sets.mbpp.file=rows.jsonl.
         out: The problems.jsonl to write; a folder for a recipe of several sets.
-        map: Where the fields of a problem are, as prompt=COLUMN, for the benchmark `table`.
         only: Prepare this set of the recipe alone.
         file: A local file or folder of the benchmark's schema, instead of the hub.
         checkers: A file with checkers by id, {"id": ..., "checker": ...} a line.
     """
     refuse_two_outputs(format, progress)
-    columns = [f"options.{field}" for fields in map for field in fields]
+    columns = [f"options.{field}" for field in map]
     sets = _sets(recipe, (*overrides, *columns), file, only)
     if checkers is not None:
         sets = {
@@ -111,7 +119,7 @@ def prepare_files(
         }
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
-        outputs(targets[name], settings.parts)
+        refuse_foreign_outputs(settings, targets[name])
         settings.check()
     counters = {name: _token_counter(settings) for name, settings in sets.items()}
     manifests = {}
@@ -151,6 +159,8 @@ def check(
         verifier: Its workers and limits.
     """
     refuse_two_outputs(format, progress)
+    if drop is not None:
+        refuse_sources("--drop", drop, [problems, checkers, solutions_file(problems)])
     by_id = checked_problems(problems, {} if checkers is None else read_checkers(checkers))
     with verifier.open() as opened, progress_of("check", progress) as report:
         if not any(problem.tests for problem in by_id.values()):
@@ -226,6 +236,7 @@ def select(
         min_max_at_k: Problems with this max@k or less are left out.
         max_max_at_k: Problems with this max@k or more are left out.
     """
+    refuse_sources("--out", out, [problems, *run_files(run)])
     chosen = select_problems(run, problems, k=k, above=min_max_at_k, below=max_max_at_k)
     if not chosen:
         raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")

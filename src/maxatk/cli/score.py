@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maxatk.cli import output
@@ -27,6 +27,8 @@ from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.report.run_tables import KS, groups_table
 from maxatk.report.tables import TidyRow
+from maxatk.training.group_log import GROUPS
+from maxatk.writing import OutFolder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,9 @@ class Command(RunRecipe):
             )
 
 
+_OF_A_MODEL = ("config.json", "adapter", GROUPS)  # in the folder of one that maxatk trained
+
+
 def _files(paths: Sequence[Path]) -> list[Path]:
     """Return the files of paths, folders and patterns, sorted by the numbers in their names."""
     files: list[Path] = []
@@ -138,10 +143,17 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _print_steps(command: Command, files: Sequence[Path]) -> None:
-    by_step = {
-        step: _score_rewards(command, file, command.out / str(step))
-        for step, file in _steps_of(files).items()
-    }
+    steps = _steps_of(files)
+    folder = OutFolder(command.out, "score", (TRAIN_RECORD,), foreign=_OF_A_MODEL)
+    with folder.alone():
+        by_step = {
+            step: _score_rewards(command, file, command.out / str(step))
+            for step, file in steps.items()
+        }
+        _print_curve(command, by_step)
+
+
+def _print_curve(command: Command, by_step: Mapping[int, Results]) -> None:
     rows: list[TidyRow] = []
     log_history = []
     lacking = []

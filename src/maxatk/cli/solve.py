@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from maxatk.bounded import read_text
 from maxatk.cli.flags import RewardFlag, set_threads, yaml_flag
 from maxatk.cli.output import OutputFormat, emit_facts, facts_text, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
@@ -130,11 +131,7 @@ def _problem_of_files(prompt: Path, tests: Path | None, entry_point: str | None)
     if not prompt.is_file():
         raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
     cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
-    try:
-        text = prompt.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"prompt: {prompt} is not UTF-8 at byte {error.start + 1}") from error
-    return Problem(prompt.stem, text, cases, entry_point=entry_point)
+    return Problem(prompt.stem, read_text(prompt), cases, entry_point=entry_point)
 
 
 def _text(choice: Choice) -> str:

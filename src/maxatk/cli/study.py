@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +14,18 @@ import tyro
 from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, facts_text, say_aside
 from maxatk.cli.progress import progress_of
-from maxatk.errors import MaxAtKError, printable
+from maxatk.errors import printable
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
-from maxatk.studies.schedule import Place, check_study, places, planned, write_recipes
+from maxatk.studies.schedule import (
+    Place,
+    check_study,
+    out_folders,
+    places,
+    planned,
+    write_recipes,
+)
 from maxatk.studies.stages import default_jobs, finished_seconds, run_stages
 
 
@@ -83,7 +89,9 @@ def carry_out(
     study: StudyRecipe, everywhere: Sequence[Place], *, jobs: int
 ) -> tuple[Study, dict[str, float]]:
     """Run every stage that has not finished, write the study, and return it with their seconds."""
-    with _alone_in(study.work_folder):
+    with contextlib.ExitStack() as held:
+        for folder in out_folders(study):
+            held.enter_context(folder.alone())
         cores = len(os.sched_getaffinity(0))
         stages = planned(study, everywhere, cores=cores, jobs=jobs)
         write_recipes(study, stages)
@@ -115,15 +123,3 @@ def _plan_text(study: StudyRecipe, seconds: Mapping[str, float | None]) -> str:
 
 def _kind(stage: str) -> str:
     return stage.partition("-")[0]
-
-
-@contextlib.contextmanager
-def _alone_in(work: Path) -> Iterator[None]:
-    """Hold the folder for this process: two studies at once would run the same stage twice."""
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise MaxAtKError(f"{work}: another study is at work in this folder") from error
-        yield

@@ -6,14 +6,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from maxatk.check import is_whole
 from maxatk.environment import environment
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
 from maxatk.records import Problem
 from maxatk.settings import masked
+from maxatk.writing import OutFolder
 
 SAMPLES = "samples.jsonl"
 SCORES = "scores.jsonl"
@@ -21,6 +23,7 @@ FAILURES = "failures.jsonl"
 PROMPTS = "prompts.jsonl"
 MANIFEST = "manifest.json"
 RESULTS = "results.json"
+_FILES = (SAMPLES, SCORES, FAILURES, PROMPTS, MANIFEST, RESULTS)
 
 _SCORING = ("reward", "verifier")  # the settings that decide scores, and not samples
 _HOW_IT_GROWS = (
@@ -29,11 +32,20 @@ _HOW_IT_GROWS = (
 )
 
 
+def run_files(run: Path) -> list[Path]:
+    """Return the files of a run, those that may be missing too."""
+    return [run / name for name in _FILES]
+
+
+def out_folder(out: str | Path, *, reads: Mapping[str, Any] = MappingProxyType({})) -> OutFolder:
+    """Return the folder of a run, to be written; `reads` are folders that are read, by field."""
+    return OutFolder(Path(out), "eval", (MANIFEST,), reads=reads)
+
+
 def write_manifest(out: Path, settings: Mapping[str, Any]) -> None:
     """Create `out` with its manifest; one that has grown gets a manifest of its new settings."""
     path = out / MANIFEST
     if not path.is_file() or recorded_settings(path) != json.loads(json.dumps(masked(settings))):
-        out.mkdir(parents=True, exist_ok=True)
         write_json(path, {"settings": masked(settings), "environment": environment()})
 
 
@@ -54,18 +66,27 @@ def check_folder(
     if not files:
         return
     path = out / MANIFEST
-    if not path.is_file():
-        raise InvalidValueError(
-            f"{out}: has {files[0]} but no {MANIFEST}, so what it holds is unknown; use another "
-            "folder"
-        )
-    before = recorded_settings(path)
+    # What may differ is taken over from the new settings; the rest has to be equal.
+    before = _with_renamed_model(recorded_settings(path), settings)
     if grows is not None:
         before = grown(before, settings, grows, samples)
     if SCORES not in files:
         before = rescored(before, settings)
     hint = "" if grows is None else _HOW_IT_GROWS
     refuse_other_settings(out, before, settings, hint=hint)
+
+
+def _with_renamed_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a folder's settings with the model's new name where its weights are the same ones."""
+    model = before.get("model")
+    if not isinstance(model, Mapping):
+        return dict(before)
+    renamed = dict(model)
+    for name, weights in (("model", "weights"), ("adapter", "adapter_weights")):
+        digest = recorded(now, f"model.{weights}")
+        if digest is not None and digest == model.get(weights):
+            renamed[name] = now["model"][name]
+    return {**before, "model": renamed}
 
 
 def _has_content(path: Path) -> bool:

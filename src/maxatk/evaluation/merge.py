@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from maxatk.bounded import lines_of
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import (
@@ -26,9 +27,10 @@ from maxatk.evaluation.shards import Shard, ShardPlan, shard_folders
 from maxatk.evaluation.siblings import SHARD, refuse_differences
 from maxatk.evaluation.store import KeyedRecord, key_of
 from maxatk.evaluation.tally import ScoreTally, build_results
-from maxatk.folders import atomic_write, read_json, write_json
-from maxatk.jsonl import lines_of, read_typed
+from maxatk.folders import read_json, write_json
+from maxatk.jsonl import read_typed
 from maxatk.records import Sample, Score
+from maxatk.writing import OutFolder, atomic_write
 
 RowT = TypeVar("RowT")
 RecordT = TypeVar("RecordT", bound=KeyedRecord)
@@ -71,6 +73,13 @@ def merge(run: str | Path, *, progress: Progress | None = None) -> Results:
     names = [SAMPLES, SCORES] if "sampling" in parts[0].settings else [SCORES]
     for name in names:
         _refuse_loss(out / name, _lines(parts, name))
+    with OutFolder(out, "merge", tuple(part.folder.name for part in parts)).alone():
+        _write(out, parts, names, results)
+    return results
+
+
+def _write(out: Path, parts: Sequence[_Part], names: Sequence[str], results: Results) -> None:
+    """Write the files of the run, whose shards are `parts`."""
     write_json(out / MANIFEST, {**parts[0].manifest, "settings": _settings_of_run(parts[0])})
     for name in names:
         _write_lines(out / name, _lines(parts, name))
@@ -78,7 +87,6 @@ def merge(run: str | Path, *, progress: Progress | None = None) -> Results:
     prompts = (lines_of(part.folder / PROMPTS) for part in parts)
     _write_lines(out / PROMPTS, (line for lines in prompts for _, line in lines))
     write_json(out / RESULTS, results.to_json())
-    return results
 
 
 def _finished_parts(out: Path) -> list[_Part]:

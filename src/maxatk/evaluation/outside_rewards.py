@@ -104,7 +104,15 @@ def score_rewards(
     rewards = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
     results = rewards.results(ks=more_ks, threshold=threshold, column=column)
     out = Path(out)
+    written = folder.out_folder(out)
+    written.check()
     folder.check_folder(out, rewards.settings)
+    with written.alone():
+        _write_run(rewards, results, out)
+    return results
+
+
+def _write_run(rewards: OutsideRewards, results: Results, out: Path) -> None:
     folder.write_manifest(out, rewards.settings)
     if rewards.samples is not None:
         write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in rewards.samples))
@@ -116,7 +124,6 @@ def score_rewards(
         ]
         write_jsonl(out / folder.PROMPTS, prompts)
     write_json(out / folder.RESULTS, results.to_json())
-    return results
 
 
 def frame(

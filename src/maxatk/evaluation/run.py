@@ -74,6 +74,8 @@ class Evaluation(abc.ABC):
         self.problems = dict(itertools.islice(problems.items(), self.part.start, self.part.stop))
         self.verifier = verifier
         self.out = recipe.folder
+        self._folder = folder.out_folder(self.out)
+        self._folder.check()
         self.samples: Mapping[Key, Sample] = {}  # all of them once `draw` has ended
         self.remarks: dict[str, Any] = {}  # what else the manifest says of the samples
         self._scorer = Scorer(recipe.reward, problems, verifier)
@@ -107,6 +109,10 @@ class Evaluation(abc.ABC):
 
     def carry_out(self, progress: UnitProgress | None) -> Results:
         """Draw what the folder lacks, score it in a thread, and return the results."""
+        with self._folder.alone():
+            return self._carry_out(progress)
+
+    def _carry_out(self, progress: UnitProgress | None) -> Results:
         started = time.monotonic()
         report: UnitProgress = progress or (lambda _done, _total, _unit: None)
         folder.write_manifest(self.out, self.settings)
@@ -180,6 +186,8 @@ class SampledEvaluation(Evaluation):
     def __init__(
         self, recipe: EvalRecipe, verifier: Verifier, backend: Backend | None = None
     ) -> None:
+        reads = {"model": recipe.model, "adapter": recipe.adapter}
+        folder.out_folder(recipe.folder, reads=reads).check()  # before a model is loaded
         problems = read_problems(recipe.problems, limit=recipe.limit)
         samples = recipe.sampling.samples
         super().__init__(recipe, problems, verifier, fewest=samples)

@@ -6,7 +6,6 @@ is opened again. So are last lines of zero bytes, which some file systems leave 
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import os
@@ -14,8 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError
 from maxatk.jsonl import read_typed
+from maxatk.writing import make_folder, open_alone
 
 Key = tuple[str, int]
 
@@ -47,13 +47,10 @@ class Store(Generic[RecordT]):
 
     def __init__(self, path: str | Path, kind: type[RecordT]) -> None:
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.is_symlink():
-            raise InvalidValueError(f"{self.path}: is a link, which no run is written through")
+        make_folder(self.path.parent)
         # Unbuffered: after a full disk nothing is left over that closing would try to write again.
-        self._file = self.path.open("ab", buffering=0)
+        self._file = open_alone(self.path, buffering=0)
         try:
-            _lock(self._file.fileno(), self.path)
             _cut_torn_lines(self.path)
             self.records = read_records(self.path, kind)
         except BaseException:
@@ -148,10 +145,3 @@ def _line_start(file: BinaryIO, end: int) -> int:
             return start + newline + 1
         end = start
     return 0
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise InvalidValueError(f"{path}: another process is writing to this file") from error

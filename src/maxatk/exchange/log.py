@@ -29,7 +29,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)  # a log has up to millions of them
 class LogRow:
     """One row of a log, a sample or a part of one; what is None is not in it.
 

@@ -6,21 +6,29 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-import json
+import logging
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import existing_file
+from maxatk.bounded import BrokenJSONError, json_value, lines_of, placed, read_whole
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.exchange import log
 from maxatk.exchange.formats import FORMATS, OURS, TABLE
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.exchange.rollouts import CHOICE, RowAt, check_choice, one_sample, rollouts_of
-from maxatk.jsonl import bad_lines, json_object, lines_of
-from maxatk.problems.files import csv_rows, read_rows, whole_row
+from maxatk.jsonl import bad_lines, json_object
+from maxatk.tables import csv_rows, parquet_rows, whole_row
 
+_log = logging.getLogger(__name__)
+
+MOST_ROWS = 1 << 20
+"""Rows of one log: all of them are held, and checked, before anything is returned."""
+
+_TOLD_EVERY = 1 << 12  # rows
+_SILENCE_S = 5.0
 _FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
 _OWN_FORMATS = (TABLE, OURS)  # what files hold where no format is named
 _LONGEST_ANSWER = 40  # characters of an answer that stands in an id
@@ -48,13 +56,11 @@ class OpenLog:
         """
         rows: list[tuple[str, Sequence[LogRow] | ValueError]] = []  # by their places
         choices: set[str] = set()
-        for place, value in self.rows:
+        for place, value in _counted(self.path, self.rows):
             try:
                 row = _row_of(value)
                 choices.add(str(row.get(self.format.choice)))
-                rows.append(
-                    (place, _mapped(self.format.convert(row, self.mapping), row, self.mapping))
-                )
+                rows.append((place, self._converted(row)))
             except ValueError as error:  # the other rows are read, so that all errors are told
                 rows.append((place, error))
         if "problem_id" not in self.mapping:
@@ -104,6 +110,30 @@ class OpenLog:
                 first = of_rollout[0]
                 errors.setdefault(first.number, (first.place, str(error)))
         return samples
+
+    def _converted(self, row: RawRow) -> Sequence[LogRow]:
+        """Return the samples of a row; raises DataError for one of another form."""
+        try:
+            return _mapped(self.format.convert(row, self.mapping), row, self.mapping)
+        except (TypeError, AttributeError, LookupError, OverflowError, RecursionError) as error:
+            # A part that another tool's rows always have is missing, or of another kind.
+            reason = f"{type(error).__name__}: {error!s:.80}"
+            raise DataError(f"is no row of {self.format.title} ({reason})") from error
+
+
+def _counted(path: Path, rows: Iterable[PlacedRow]) -> Iterator[PlacedRow]:
+    """Yield rows, and say how many were read where that takes long; DataError for too many."""
+    told = time.monotonic()
+    for number, row in enumerate(rows, start=1):
+        if number > MOST_ROWS:
+            raise DataError(
+                f"{path}: has more than {MOST_ROWS:,} rows, the most that are read at once; "
+                "divide it by problems"
+            )
+        if number % _TOLD_EVERY == 0 and time.monotonic() - told > _SILENCE_S:
+            told = time.monotonic()
+            _log.warning("%s: %s rows read so far", path, f"{number:,}")
+        yield row
 
 
 def read_log(
@@ -214,11 +244,10 @@ def _recognised(row: RawRow) -> str | None:
 
 def _placed_rows(path: Path) -> Iterable[PlacedRow]:
     """Return the rows of a file with their places; one of an unknown ending has a row a line."""
-    existing_file(path)
     if path.name.endswith(_TABLES):
         return ((f"{path}:{number}", row) for number, row in csv_rows(path))
     if path.suffix == ".parquet":
-        return ((f"{path}, row {number}", row) for number, row in enumerate(read_rows(path)))
+        return ((f"{path}, row {number}", row) for number, row in enumerate(parquet_rows(path)))
     content = _json(path) if path.suffix == ".json" else None
     if content is None:
         return ((f"{path}:{number}", line) for number, line in lines_of(path))
@@ -229,12 +258,14 @@ def _placed_rows(path: Path) -> Iterable[PlacedRow]:
 
 def _json(path: Path) -> Any:
     """Return what a JSON file holds, None where that is a row a line, whatever the file's name."""
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        if getattr(error, "msg", "") == "Extra data":
-            return None
-        raise DataError(f"{path}: not a JSON file: {error}") from error
+    data = read_whole(path)
+    with placed(f"{path}: not a JSON file"):
+        try:
+            return json_value(data)
+        except BrokenJSONError as error:
+            if error.extra:
+                return None
+            raise
 
 
 def _row_of(value: Any) -> RawRow:

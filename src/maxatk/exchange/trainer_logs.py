@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from maxatk.bounded import refuse_packed
 from maxatk.check import existing_file, needing
 from maxatk.conversations import completion_text, transcript
 from maxatk.errors import DataError
@@ -135,11 +136,14 @@ def _slime_rows(path: Path) -> Iterator[PlacedRow]:
     existing_file(path)
     with needing("rollouts of slime need the package 'torch'"):
         import torch
-    try:  # weights_only: a file that would run code is refused
+    try:
+        refuse_packed(path)
+        # weights_only: a file that would run code is refused
         samples = torch.load(path, map_location="cpu", weights_only=True)["samples"]
+        rows = list(samples)
     except Exception as error:  # torch's own errors, pickle's, and those of other content
         raise DataError(f"{path}: not a dump of slime's rollouts: {error!s:.200}") from error
-    for number, sample in enumerate(samples):
+    for number, sample in enumerate(rows):
         yield f"{path}, sample {number}", sample
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import random
 from collections.abc import Callable
 from pathlib import Path
 
-from maxatk.folders import read_json, write_json
+from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.mini.problems import generate_problems
 from maxatk.mini.settings import MiniSettings
+from maxatk.writing import OutFolder
 
 MANIFEST = "mini.json"
 _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more
@@ -25,18 +27,28 @@ def build_mini(
 ) -> None:
     """Write `train.jsonl`, `test.jsonl` and the model folder `base` below `out`.
 
-    The same settings give the same files on the same machine; a folder that already holds them is
-    left as it is. No test prompt is among those of the training and the warm start.
-    `progress(done, total)` counts optimizer steps of the warm start.
+    The same settings give the same files on the same machine, and a folder that already holds them
+    is left as it is. No test prompt is among those of the training and the warm start.
+    `progress(done, total)` counts optimizer steps of the warm start. Raises InvalidValueError for
+    a folder of other settings.
     """
     out = Path(out)
     manifest = {"settings": dataclasses.asdict(settings)}
-    if (out / MANIFEST).is_file() and read_json(out / MANIFEST) == manifest:
+    folder = OutFolder(out, "mini", (MANIFEST,))
+    folder.check()
+    if (out / MANIFEST).is_file():
+        refuse_other_settings(out, read_json(out / MANIFEST), manifest)
         return
     # Before any file: what it needs may be missing.
+    importlib.import_module("maxatk.mini.model")
+    with folder.alone():
+        _build(out, settings, progress)
+        write_json(out / MANIFEST, manifest)
+
+
+def _build(out: Path, settings: MiniSettings, progress: Callable[[int, int], None] | None) -> None:
     from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer, warm_start
 
-    (out / MANIFEST).unlink(missing_ok=True)
     draw = functools.partial(
         generate_problems,
         seed=settings.seed,
@@ -58,4 +70,3 @@ def build_mini(
     warm_start(model, tokenizer, corpus, settings=settings.warm_start, seed=seed, progress=progress)
     model.save_pretrained(out / "base")
     tokenizer.save_pretrained(out / "base")
-    write_json(out / MANIFEST, manifest)

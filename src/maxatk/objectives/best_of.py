@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import is_finite, is_number, require
+from maxatk.check import LARGEST, is_finite, require, returned_list, returned_number, shown
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import FloatArray, as_k
@@ -138,12 +138,21 @@ class _Rewards:
     def _of_samples(self, rewards: FloatArray, ids: Any, columns: Any) -> FloatArray:
         """Return n A_i (N,) where every row is a sample, and log its groups."""
         size = _size_of_groups(ids, len(rewards), _samples_shown(columns))
-        check_group_size(self.method, self.k, size)
+        self._check_size(size)
         table = rewards.reshape(-1, size)
         values = size * advantages(table, self.method, self.k)
         silent = (values == 0).all(axis=1)
         _log(columns, rewards, max_at_k(table, self.k), silent, k=self.k)
         return values.ravel()
+
+    def _check_size(self, size: int) -> None:
+        """Raise InvalidValueError where groups of this size are too small."""
+        if self.method.credit_row.uses_k and self.k >= size:
+            raise InvalidValueError(
+                f"best_of: k: must be below the samples of a prompt (num_generations), got "
+                f"k={self.k} with {size} samples"
+            )
+        check_group_size(self.method, self.k, size)
 
     def _of_rollouts(self, rewards: FloatArray, ids: Any, columns: Any) -> FloatArray:
         """Return n A_i (N,) where a rollout may have several rows and n counts rollouts."""
@@ -164,7 +173,7 @@ class _Rewards:
                 "best_of: must be called with groups of one size, got groups of "
                 f"{rollouts_of_group} rollouts"
             )
-        check_group_size(self.method, self.k, size)
+        self._check_size(size)
         values = size * advantages(
             rewards,
             self.method,
@@ -265,18 +274,23 @@ async def _value(returned: Any) -> Any:
 
 def _numbers(name: str, values: Any, expected: int) -> FloatArray:
     """Return the values of one reward function (N,), NaN for None."""
-    listed = values.tolist() if hasattr(values, "tolist") else values
-    if not isinstance(listed, (list, tuple)) or len(listed) != expected:
-        got = len(listed) if isinstance(listed, (list, tuple)) else repr(type(values).__name__)
+    listed = returned_list(values)
+    if listed is None or len(listed) != expected:
+        got = repr(type(values).__name__) if listed is None else len(listed)
         raise InvalidValueError(
             f"best_of: {name} must return {expected} values, one a completion; got {got}"
         )
-    for value in listed:
-        if value is not None and not (is_number(value) and not math.isinf(value)):
+    rewards: FloatArray = np.full(expected, np.nan)
+    for place, value in enumerate(listed):
+        if value is None:
+            continue
+        number = returned_number(value)
+        if number is None or abs(number) > LARGEST:
             raise InvalidValueError(
-                f"best_of: {name} must return finite numbers or None, got {value!r}"
+                f"best_of: {name} must return finite numbers or None, got {shown(value)}"
             )
-    return np.array(listed, dtype=np.float64)
+        rewards[place] = number
+    return rewards
 
 
 def _size_of_groups(ids: Any, expected: int, samples: int | None) -> int:

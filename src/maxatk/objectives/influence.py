@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from maxatk.check import require
+from maxatk.check import returned_number, shown
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.checks import FloatArray, as_k, refuse_k_above
 from maxatk.objectives.group import Group
@@ -92,10 +92,12 @@ def leave_one_out(function: Callable[..., float], group: Group) -> FloatArray:
 
     def of_samples(samples: Sequence[Any]) -> float:
         arguments = [list(column) for column in zip(*samples, strict=True)]
-        value = function(*arguments)
-        is_finite = isinstance(value, (int, float, np.number)) and math.isfinite(value)
-        require(is_finite, "method: what the statistic returns", "a finite number", value)
-        return float(value)
+        returned: Any = function(*arguments)
+        value = returned_number(returned)
+        if value is None or math.isnan(value):
+            field = "method: what the statistic returns"
+            raise InvalidValueError(f"{field}: must be a finite number, got {shown(returned)}")
+        return value
 
     # A sample is its reward, or its reward and its answer.
     groups = [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)]

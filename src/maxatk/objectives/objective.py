@@ -71,7 +71,6 @@ class AdvantageScale:
     def save(self, folder: Path) -> None:
         """Write the running root mean square to a checkpoint's folder, where there is one."""
         if self._name == "batch":
-            folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / FILE, {"root_mean_square": self._root, "weight": self._weight})
 
     def load(self, folder: Path) -> None:

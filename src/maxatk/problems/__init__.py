@@ -10,7 +10,7 @@ from maxatk.problems.load import (
     solutions_file,
 )
 from maxatk.problems.overlap import Overlap
-from maxatk.problems.prepare import PrepareSettings, outputs, prepare, read_sets
+from maxatk.problems.prepare import PrepareSettings, prepare, read_sets, refuse_foreign_outputs
 
 __all__ = [
     "BENCHMARKS",
@@ -19,10 +19,10 @@ __all__ = [
     "find_problem",
     "load_benchmark",
     "load_problems",
-    "outputs",
     "prepare",
     "problems_by_id",
     "read_problems",
     "read_sets",
+    "refuse_foreign_outputs",
     "solutions_file",
 ]

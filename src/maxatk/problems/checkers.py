@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from maxatk.bounded import read_text
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import is_python
@@ -40,7 +41,7 @@ def _checker(row: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         file = folder / str(row["file"])
         if not file.is_file():
             raise DataError(f"checker: {str(file)!r} does not exist")
-        source = file.read_text(encoding="utf-8")
+        source = read_text(file)
     if not isinstance(source, str) or not is_python(source):
         raise DataError(f"checker of {row['id']!r}: is not a program in Python 3")
     return row["id"], source

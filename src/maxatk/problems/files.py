@@ -5,20 +5,16 @@ Nothing is held but the row at hand, for parquet a small batch, and for a JSON a
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from maxatk.check import needing
+from maxatk.bounded import json_value, placed, read_whole
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Row
+from maxatk.tables import csv_rows, parquet_rows, whole_row
 
 FORMATS = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
-_BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can hold 10 MB
 
 
 def data_files(
@@ -74,62 +70,16 @@ def read_rows(
     if path.suffix == ".jsonl":
         return read_jsonl(path, lambda row: row)
     if path.suffix == ".parquet":
-        return _parquet_rows(path, unused, only)
+        return parquet_rows(path, unused=unused, only=only)
     if path.suffix in (".csv", ".tsv"):
         return (whole_row(row, f"{path}:{number}: ") for number, row in csv_rows(path))
     return _array_rows(path)
 
 
-def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None) -> Iterator[Row]:
-    with needing(
-        f"{path}: reading parquet needs the package 'pyarrow': pip install 'maxatk[train]'"
-    ):
-        import pyarrow
-        from pyarrow.parquet import ParquetFile
-    try:
-        parquet = ParquetFile(path)
-        names = parquet.schema_arrow.names
-        if only is None:
-            columns = [name for name in names if name not in unused]
-        else:
-            columns = [name for name in names if name in only]
-        for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
-            yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a parquet file ({error})") from error
-
-
-def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of a table with a line of names, CSV or TSV, and the line that each ends on.
-
-    A name that ends in .gz is read through gzip. A row with more values than names has them under
-    None. Raises DataError for another file.
-    """
-    open_text = gzip.open if path.suffix == ".gz" else open
-    delimiter = "\t" if ".tsv" in path.suffixes else ","
-    # Spreadsheets start their files with a byte order mark: "utf-8-sig" takes it away.
-    with open_text(path, "rt", encoding="utf-8-sig", newline="") as text:
-        reader = csv.DictReader(text, delimiter=delimiter)
-        try:
-            for row in reader:
-                yield reader.line_num, row
-        except (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-            raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
-
-
-def whole_row(row: Mapping[Any, Any], where: str = "") -> Row:
-    """Return a row of `csv_rows`; raises DataError for one with more values than names."""
-    surplus = row.get(None)
-    if surplus is not None:
-        raise DataError(f"{where}has {len(surplus)} more values than the header has names")
-    return row
-
-
 def _array_rows(path: Path) -> Iterator[Row]:
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:  # text that is not UTF-8 is a ValueError
-        raise DataError(f"{path}: must hold a JSON array of rows ({error})") from error
+    data = read_whole(path)
+    with placed(f"{path}: must hold a JSON array of rows"):
+        rows = json_value(data)
     if not isinstance(rows, list):
         raise DataError(f"{path}: must hold a JSON array of rows, got {rows!r:.60}")
     for row in rows:

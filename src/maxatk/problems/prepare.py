@@ -13,7 +13,7 @@ from typing import Any
 
 from maxatk.check import at_least, existing_file, is_whole, require
 from maxatk.errors import InvalidValueError
-from maxatk.folders import atomic_write, file_digest, read_json, write_json
+from maxatk.folders import file_digest, read_json, write_json
 from maxatk.problems.benchmarks.base import PROMPTS_VERSION, Converted, LeftOut, SolvedProblem
 from maxatk.problems.checkers import read_checkers, refuse_strangers, with_checker
 from maxatk.problems.load import solutions_file
@@ -23,8 +23,12 @@ from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress
 from maxatk.version import VERSION
+from maxatk.writing import atomic_write, make_folder, open_alone, refuse_sources
 
 CountTokens = Callable[[str], int]
+
+_MANIFEST = ".manifest.json"  # beside the problems: what they were made of
+_WORK = ".work"  # beside the problems, while they are made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,13 +111,26 @@ def outputs(out: Path, parts: Iterable[str] = ()) -> dict[str, Path]:
     return {name: out.with_name(f"{out.stem}-{name}.jsonl") for name in parts} or {"": out}
 
 
+def refuse_foreign_outputs(settings: PrepareSettings, out: Path) -> None:
+    """Raise InvalidValueError where a file to be written is read, or of another than `prepare`."""
+    written_before = out.with_suffix(_MANIFEST).exists() or out.with_suffix(_WORK).exists()
+    for path in outputs(out, settings.parts).values():
+        refuse_sources("out", path, [*settings.files, settings.checkers])
+        if path.exists() and not written_before:
+            raise InvalidValueError(
+                f"out: {str(path)!r} exists, and `maxatk problems prepare` did not write it; name "
+                "another file, or remove it"
+            )
+
+
 class Journal:
     """The working file of a preparation, so that one that was killed can go on where it ended.
 
     Its first line says which preparation it is. Every other line is a row of the data set: five
     JSON texts with tabs between them, of id, problem, `solutions` at most or the reason, tests and
     dropped tests. `rows` counts these lines, `ids` are those of the problems. A torn last line is
-    dropped; a file of another preparation is begun anew.
+    dropped; a file of another preparation is begun anew. Raises InvalidValueError where another
+    process prepares into the same file.
     """
 
     def __init__(self, path: Path, identity: Mapping[str, Any], *, solutions: int) -> None:
@@ -122,8 +139,8 @@ class Journal:
         self.rows = 0
         self.ids: set[str] = set()
         header = json.dumps(identity, sort_keys=True).encode() + b"\n"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a+b")
+        make_folder(path.parent)
+        self._file = open_alone(path)
         self._file.seek(0)
         end = 0  # of what is kept, in bytes
         if self._file.readline() == header:
@@ -189,9 +206,10 @@ def prepare(
     """
     out = Path(out)
     problems = outputs(out, settings.parts)
+    refuse_foreign_outputs(settings, out)
     left_out = out.with_suffix(".left_out.jsonl")
-    manifest_file = out.with_suffix(".manifest.json")
-    work = out.with_suffix(".work")
+    manifest_file = out.with_suffix(_MANIFEST)
+    work = out.with_suffix(_WORK)
     if settings.max_prompt_tokens is not None and count_tokens is None:
         raise InvalidValueError("count_tokens: is needed to count max_prompt_tokens")
     settings.check()
@@ -208,8 +226,8 @@ def prepare(
         if settings.limit is None:
             refuse_strangers(checkers, journal.ids, source=str(settings.checkers))
         manifest = {**identity, **_write(problems, left_out, journal, settings)}
-    write_json(manifest_file, manifest)
-    work.unlink()
+        write_json(manifest_file, manifest)
+        work.unlink()  # while it is held: it is nobody else's yet
     return manifest
 
 

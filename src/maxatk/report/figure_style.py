@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from maxatk.errors import unknown_name
 from maxatk.objectives import METHODS
 from maxatk.report.comparison import BASE
+from maxatk.writing import atomic_write
 
 _INK = "#010203"  # replaced by the text colour of the page, light or dark
 _DATES = {".svg": "Date", ".pdf": "CreationDate"}  # left out: equal figures are equal files
@@ -111,8 +112,9 @@ def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]
     with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
         figure = Figure(figsize=size, layout="constrained", facecolor="white")
         yield figure
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={_DATES[path.suffix]: None})
+        with atomic_write(path) as partial:
+            file_type = path.suffix[1:]
+            figure.savefig(partial, format=file_type, metadata={_DATES[path.suffix]: None})
 
 
 def inline_svg(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from maxatk.check import whole
+from maxatk.check import require, whole
 from maxatk.report import figures, recorded_settings, run_tables, trade_off, training_figures
 from maxatk.report.comparison import Runs, comparison_of
 from maxatk.report.decision import decide
@@ -20,6 +20,7 @@ from maxatk.report.notices import notices, selection_lines
 from maxatk.report.page_problems import problem_data, problem_details
 from maxatk.report.tables import counted, transposed
 from maxatk.version import VERSION
+from maxatk.writing import write_text
 
 
 def write_report(
@@ -39,6 +40,8 @@ def write_report(
     `load_comparison`.
     """
     whole("samples", samples, 0)
+    out = Path(out_html)
+    require(out.suffix in (".html", ".htm"), "out", "a file that ends in .html", str(out))
     comparison = comparison_of(results)
     details = problem_details(comparison, samples=samples) if samples else []
     decisions = {}
@@ -55,10 +58,7 @@ def write_report(
         title=title,
         remarks=[*(f"Note: {line}" for line in selection_lines(comparison)), *remarks],
     )
-    out = Path(out_html)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    # A lone surrogate, which JSON may have, cannot be written to a file.
-    out.write_text(text, encoding="utf-8", errors="replace")
+    write_text(out, text)
     return out
 
 

@@ -9,13 +9,13 @@ import queue
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from maxatk.rewards.reward import RewardFailure
+from maxatk.waiting import waited_for
 
 _WORKER = Path(__file__).with_name("math_worker.py")
 _START_S = 120.0  # for SymPy to be imported, on a machine that is busy
@@ -106,11 +106,16 @@ class _Comparer:
 def _read_line(process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any] | None:
     """Return what a process says next; None where nothing comes in time, or it has ended."""
     assert process.stdout is not None
-    deadline = time.monotonic() + seconds
+    output = process.stdout
+
+    def has_more(slice_s: float) -> bool:
+        return bool(select.select([output], [], [], slice_s)[0])
+
     line = b""
     while not line.endswith(b"\n"):
-        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        part = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
+        if not waited_for(has_more, seconds):
+            return None
+        part = os.read(output.fileno(), 1 << 16)
         if not part:
             return None
         line += part

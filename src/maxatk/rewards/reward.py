@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import logging
 import math
-import numbers
 import sys
 import threading
 from collections import Counter
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from typing import Any, TypeAlias
 
-from maxatk.check import LARGEST
+from maxatk.check import LARGEST, returned_list, returned_number, shown
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.functions import own_lines, said_by
 from maxatk.records import Outcome, Problem, Verdict
@@ -22,6 +21,7 @@ from maxatk.rewards.boxes import Boxed
 from maxatk.verifier import CodeReward
 from maxatk.verifier.reasoning import read_answer
 from maxatk.verifier.rewards import ENVIRONMENTS, judged_text
+from maxatk.waiting import waited_for
 
 _log = logging.getLogger(__name__)
 
@@ -255,13 +255,10 @@ def _number(value: Any) -> float | RewardFailure | None:
     """Return a value of a reward function as a float, also one of NumPy or torch."""
     if value is None:
         return None
-    with contextlib.suppress(Exception):  # an integer above all floats, for one
-        value = value.item() if hasattr(value, "item") else value
-        if isinstance(value, numbers.Real):
-            number = float(value)
-            if abs(number) <= LARGEST:
-                return number
-    return RewardFailure(f"returned {_shown(value)} where a finite number or None is wanted")
+    number = returned_number(value)
+    if number is None or not abs(number) <= LARGEST:  # NaN is not either
+        return RewardFailure(f"returned {shown(value)} where a finite number or None is wanted")
+    return number
 
 
 def _called(part: RewardPart, prompts: Items, completions: Items, columns: Columns) -> list[Any]:
@@ -269,8 +266,8 @@ def _called(part: RewardPart, prompts: Items, completions: Items, columns: Colum
 
     def call() -> Any:
         values = part.function(prompts=list(prompts), completions=list(completions), **columns)
-        values = values.tolist() if hasattr(values, "tolist") else values
-        return list(values) if isinstance(values, (list, tuple)) else values
+        listed = returned_list(values)
+        return values if listed is None else listed
 
     try:
         # What it prints must not come between the tables of a command.
@@ -281,19 +278,12 @@ def _called(part: RewardPart, prompts: Items, completions: Items, columns: Colum
     except BaseException as error:  # SystemExit too: the command would end with 0, without results
         raise RewardFailure(f"raised {said_by(error)}", own_lines(error)) from error
     if not isinstance(values, list) or len(values) != len(completions):
-        got = f"{len(values)} values" if isinstance(values, list) else _shown(values)
+        got = f"{len(values)} values" if isinstance(values, list) else shown(values)
         raise InvalidValueError(
             f"reward {part.name}: returned {got} for {len(completions)} completions, where a list "
             f"of {len(completions)} numbers is wanted, with None for a completion without a reward"
         )
     return values
-
-
-def _shown(value: Any) -> str:
-    try:
-        return f"{value!r:.60}"
-    except BaseException:  # an integer of 5,000 digits, for one
-        return f"a value of type {type(value).__name__}"
 
 
 def _within(call: Callable[[], Any], seconds: float) -> Any:
@@ -310,7 +300,7 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
             outcome.set_exception(error)
 
     threading.Thread(target=work, name="maxatk-reward", daemon=True).start()
-    if not futures.wait([outcome], min(seconds, threading.TIMEOUT_MAX)).done:
+    if not waited_for(lambda slice_s: bool(futures.wait([outcome], slice_s).done), seconds):
         raise RewardFailure(f"did not return within {seconds:g} s", timed_out=True)
     return outcome.result()
 

@@ -18,6 +18,7 @@ from maxatk.report.tables import Cell, Table, TidyRow, table_of
 from maxatk.studies import findings
 from maxatk.studies.findings import Study
 from maxatk.studies.front import Estimate, Front
+from maxatk.writing import write_text
 
 _SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 _TESTS = {
@@ -56,11 +57,10 @@ def study_tables(study: Study) -> dict[str, Table]:
 
 def write_tables(study: Study, folder: Path) -> None:
     """Write every table of a study as Markdown, CSV and LaTeX."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, table in study_tables(study).items():
         for table_format, suffix in _SUFFIXES.items():
             text = format_table(table, table_format)
-            (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+            write_text(folder / f"{name}.{suffix}", text)
 
 
 def study_rows(study: Study) -> dict[str, list[TidyRow]]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from maxatk.report.comparison import BASE, Comparison
-from maxatk.report.figure_style import STYLE, Line, lines_for
+from maxatk.report.figure_style import Line, figure_file, lines_for
 from maxatk.studies.front import Front
 
 _PANEL = (3.6, 3.6)  # inches
-_DATES = {".svg": "Date", ".pdf": "CreationDate"}  # metadata that would change at every run
 
 
 def front_figure(front: Front, comparison: Comparison, path: Path) -> None:
@@ -21,9 +18,8 @@ def front_figure(front: Front, comparison: Comparison, path: Path) -> None:
     methods = list(dict.fromkeys(best.method for best in front.best))
     lines = lines_for([BASE, *methods])
     aims = list(dict.fromkeys(point.aim for point in front.curves))
-    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
-        size = (_PANEL[0] * len(aims), _PANEL[1] + 0.7)
-        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    size = (_PANEL[0] * len(aims), _PANEL[1] + 0.7)
+    with figure_file(path, size) as figure:
         panels = figure.subplots(1, len(aims), squeeze=False)[0]
         for axes, aim in zip(panels, aims, strict=True):
             for method in methods:
@@ -36,8 +32,6 @@ def front_figure(front: Front, comparison: Comparison, path: Path) -> None:
             axes.set_ylabel(f"max@{aim}")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={_DATES[path.suffix]: None})
 
 
 def _draw_curve(axes: Axes, front: Front, method: str, aim: int, line: Line) -> None:

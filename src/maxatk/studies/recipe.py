@@ -20,6 +20,7 @@ from maxatk.report.comparison import BASE, check_name
 from maxatk.settings import apply_overrides, from_mapping, read_extended
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order
+WORK = "work"  # the folder of the stages in that of the results, where no other is named
 STEPS = "steps"  # the axis of the checkpoints
 _FILLED_IN = ("model", "out", "problems")  # of the recipes of commands
 
@@ -192,7 +193,7 @@ class StudyRecipe:
     @property
     def work_folder(self) -> Path:
         """The folder of recipes, models and evaluations."""
-        return Path(self.out) / "work" if self.work is None else Path(self.work)
+        return Path(self.out) / WORK if self.work is None else Path(self.work)
 
     def trainings(self, model: Variant, *, seed: int) -> dict[str, dict[str, Any]]:
         """Return the recipes of the commands that make a model; what is filled in is empty."""

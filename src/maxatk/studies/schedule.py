@@ -17,14 +17,16 @@ from typing import Any
 import yaml
 
 from maxatk.errors import InvalidValueError, MaxAtKError, StageError
+from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import file_digest
 from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.report.comparison import BASE
 from maxatk.settings import from_mapping
-from maxatk.studies.recipe import TRAININGS, StudyRecipe, Variant
+from maxatk.studies.recipe import TRAININGS, WORK, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent
+from maxatk.writing import OutFolder, write_text
 
 COMMANDS = {  # the command of every stage of a chain, in their order
     "mini": "mini",
@@ -33,6 +35,7 @@ COMMANDS = {  # the command of every stage of a chain, in their order
     "choose": "eval",
 }
 _EVALUATIONS = ("eval", "choose")  # which need the training, and not each other
+_OF_WORK = ("recipes", "stages", "logs")  # folders in that of the stages
 _TRAIN_FILE = "train.jsonl"  # of the built-in model
 _TEST_FILE = "test.jsonl"
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
@@ -102,9 +105,7 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
     """Write the recipe of every stage as the file that the stage's command reads."""
     for stage, recipe in stages.items():
         path = _recipe_path(study, stage.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump(dict(recipe), sort_keys=False)
-        path.write_text(text, encoding="utf-8")
+        write_text(path, yaml.safe_dump(dict(recipe), sort_keys=False))
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:
@@ -233,6 +234,8 @@ def _digest(settings: Any) -> str:
 
 def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails."""
+    for folder in out_folders(study):
+        folder.check()
     if study.model is not None:
         refuse_missing_model(study.model)
         for problems in _evaluated_problems(study):
@@ -244,6 +247,15 @@ def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     refusal = _ask(question)
     if refusal is not None:
         raise InvalidValueError(refusal)
+
+
+def out_folders(study: StudyRecipe) -> list[OutFolder]:
+    """Return the folders that a study writes: that of its results, and that of its stages."""
+    reads = {"model": study.model}
+    return [
+        OutFolder(Path(study.out), "study", (RESULTS, WORK), reads=reads),
+        OutFolder(study.work_folder, "study", _OF_WORK, reads=reads),
+    ]
 
 
 def _evaluated_problems(study: StudyRecipe) -> list[str]:

@@ -151,7 +151,6 @@ class _Running:
                 f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
             )
         marker = _marker(self._folder, stage.name)
-        marker.parent.mkdir(parents=True, exist_ok=True)
         write_json(marker, {"seconds": round(taken, 1)})
         self._finish(stage.name)
         return stage.name, taken

@@ -27,7 +27,15 @@ from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import from_mapping
 from maxatk.train.reporter import Reporter
-from maxatk.train.run import finished, fit, lora_config, merged, trainer_settings
+from maxatk.train.run import (
+    alone_in,
+    finished,
+    fit,
+    lora_config,
+    merged,
+    out_folder,
+    trainer_settings,
+)
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 # What the weighed loss is made for: a sample a row, and its likelihood.
@@ -85,15 +93,18 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     work, and DataError where no problem has samples of different rewards.
     """
     out = Path(recipe.out)
+    folder = out_folder(recipe, "distill")
+    folder.check()
     if finished(out, recipe):
         return out
     plan_distillation(recipe)
-    model = recipe.model
-    for number in range(recipe.rounds):
-        target = out if number + 1 == recipe.rounds else out / f"round-{number}"
-        if not finished(target, recipe):
-            _round(recipe, model, number, target, progress)
-        model = str(target)
+    with alone_in(folder):
+        model = recipe.model
+        for number in range(recipe.rounds):
+            target = out if number + 1 == recipe.rounds else out / f"round-{number}"
+            if not finished(target, recipe):
+                _round(recipe, model, number, target, progress)
+            model = str(target)
     return out
 
 
@@ -103,6 +114,8 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
     `samples_to_draw` are those of all rounds; the steps are known once it is known which samples
     are worth a place.
     """
+    out_folder(recipe, "distill").check()
+    finished(Path(recipe.out), recipe)  # refuses a folder of other settings
     config = config_of(recipe, Path(recipe.out))
     lora_config(recipe.peft)
     refuse_missing_model(recipe.model)

@@ -13,6 +13,7 @@ from maxatk.folders import known
 from maxatk.objectives import method_of
 from maxatk.training import findings
 from maxatk.training.keys import REWARD, max_at
+from maxatk.writing import write_text
 
 _TITLE = "## Trained for best-of-N with maxatk"
 _SETTINGS = (
@@ -59,7 +60,7 @@ def describe_training(trainer: Any) -> None:
         *(f"- {finding}" for finding in findings(trainer.state.log_history)),
         "",
     ]
-    card.write_text("\n".join(lines), encoding="utf-8")
+    write_text(card, "\n".join(lines))
 
 
 def _card_of_trl(text: str, trainer: Any) -> str:

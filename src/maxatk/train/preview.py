@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig
@@ -17,8 +18,10 @@ from maxatk.train.environments import prepare_tokenizer
 from maxatk.train.run import (
     TrainRecipe,
     check_settings,
+    finished,
     load_functions,
     lora_config,
+    out_folder,
     to_dataset,
 )
 from maxatk.verifier.rewards import ENVIRONMENTS
@@ -84,6 +87,8 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
 
 def preview(recipe: TrainRecipe) -> Preview:
     """Return what `train` would do with a recipe, without weights; raises as `train`."""
+    out_folder(recipe, "train").check()
+    finished(Path(recipe.out), recipe)  # refuses a folder of other settings
     config = check_settings(recipe)
     lora_config(recipe.peft)
     refuse_missing_folder(recipe.model)

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from maxatk.folders import atomic_write
 from maxatk.train.rollout_batch import RolloutBatch
 from maxatk.train.rollout_trainer import RolloutTrainer
+from maxatk.writing import atomic_write
 
 
 class ResumingTrainer(RolloutTrainer):
@@ -53,7 +53,6 @@ class ResumingTrainer(RolloutTrainer):
         checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         within_rollout_batch = self._step % (self.args.steps_per_generation * self.num_iterations)
         if within_rollout_batch:
-            checkpoint.mkdir(parents=True, exist_ok=True)
             state = {
                 "step": self._step,
                 "slices": self._buffered_inputs,

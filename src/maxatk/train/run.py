@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +19,13 @@ from maxatk import folders
 from maxatk.check import is_number, needing, require
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingDependencyError
-from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
+from maxatk.models import (
+    PromptSettings,
+    fingerprint,
+    load_tokenizer,
+    quiet_libraries,
+    refuse_missing_model,
+)
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.rewards import Reward, load_rewards, read_spec
@@ -40,6 +48,7 @@ from maxatk.train.signal_groups import refuse_unknown_part
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier, VerifierSettings
 from maxatk.verifier.rewards import ENVIRONMENTS
+from maxatk.writing import OutFolder
 
 Settings = TypeVar("Settings")
 
@@ -100,6 +109,8 @@ def train(
     MissingFileError without model or problems, MissingDependencyError without a needed package.
     """
     out = Path(recipe.out)
+    folder = out_folder(recipe, "train")
+    folder.check()
     if finished(out, recipe):
         return out
     config = check_settings(recipe)
@@ -116,16 +127,18 @@ def train(
     prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)
     chat = tokenizer.chat_template is not None
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
-    with opening as opened, quiet_libraries():
+    with opening as opened, quiet_libraries(), contextlib.ExitStack() as held:
         rewards, environment, tools = load_functions(recipe, config, verifier=opened)
         for reward in rewards:
             reward.check(problems)
+        dataset = to_dataset(problems, chat=chat, prompt=recipe.prompt)
+        held.enter_context(alone_in(folder))
         trainer = MaxAtKTrainer(
             model=recipe.model,
             reward_funcs=rewards,
             args=config,
             processing_class=tokenizer,
-            train_dataset=to_dataset(problems, chat=chat, prompt=recipe.prompt),
+            train_dataset=dataset,
             callbacks=[Reporter(progress, write_line)],
             peft_config=adapter,
             environment_factory=environment,
@@ -159,14 +172,31 @@ def load_functions(recipe: TrainRecipe, config: MaxAtKConfig, *, verifier: Verif
     return Functions(rewards, environment, load_tools(recipe.tools))
 
 
+def out_folder(recipe: Any, command: str) -> OutFolder:
+    """Return the folder of the model that a recipe trains, as what `maxatk COMMAND` writes."""
+    return OutFolder(
+        Path(recipe.out), command, (folders.TRAIN_RECORD,), reads={"model": recipe.model}
+    )
+
+
+def alone_in(folder: OutFolder) -> AbstractContextManager[None]:
+    """Hold a folder for this process; of several that train together the first one holds it."""
+    is_first = os.environ.get("RANK", "0") == "0"  # set by accelerate launch
+    return folder.alone() if is_first else contextlib.nullcontext()
+
+
 def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
     """Train into the folder `out`, on from its last checkpoint; write model and record there."""
     trainer.remove_callback(PrinterCallback)
     started = time.monotonic()
     main = trainer.is_world_process_zero()
-    record = {"recipe": masked(dataclasses.asdict(recipe)), "environment": environment(), **about}
+    record = {
+        "recipe": masked(dataclasses.asdict(recipe)),
+        "weights": fingerprint(recipe.model),
+        "environment": environment(),
+        **about,
+    }
     if main:
-        out.mkdir(parents=True, exist_ok=True)
         folders.write_json(out / folders.TRAIN_RECORD, record)
     checkpoint = folders.last_checkpoint(out)
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -273,6 +303,9 @@ def finished(out: Path, recipe: Any) -> bool:
     if not has_ended and folders.last_checkpoint(out) is None:
         return False  # nothing of that training was kept, so that any other may take its place
     before = record.get("recipe", {})
+    weights = fingerprint(recipe.model)
+    if weights is not None and weights == record.get("weights"):
+        before = {**before, "model": recipe.model}  # whatever the folder was called
     now = dataclasses.asdict(recipe)
     longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
     extended = {**before, "trainer": {**(before.get("trainer") or {}), **longer}}

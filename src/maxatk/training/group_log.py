@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from maxatk.bounded import LONGEST as LONGEST_LINE
+from maxatk.bounded import json_value, lines_of, placed
 from maxatk.errors import DataError
 from maxatk.folders import TRAIN_RECORD, TRAINER_STATE, last_checkpoint, read_training
 
@@ -21,7 +23,7 @@ GROUPS = "groups.jsonl"  # in the folder of the training
 
 LONGEST = 1 << 15  # characters of a text that is kept
 
-_HEAD = re.compile(rb'\{"step":(\d+),"(training|group|log)":(?:"(\w+)")?')
+_HEAD = re.compile(rb'\{"step":(\d{1,18}),"(training|group|log)":(?:"(\w+)")?')
 
 
 class Head(NamedTuple):
@@ -57,15 +59,15 @@ def training_log(folder: Path) -> list[dict[str, Any]] | None:
 
 
 def _logged_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            head = head_of(line)
-            if head is None or head.kind != "log":
-                continue
-            try:
-                yield dict(json.loads(line)["log"])
-            except (ValueError, TypeError) as error:
-                raise DataError(f"{path}:{number}: no row of a log: {error}") from error
+    for number, line in lines_of(path):
+        head = head_of(line)
+        if head is None or head.kind != "log":
+            continue
+        with placed(f"{path}:{number}: no row of a log"):
+            row = json_value(line)["log"]
+            if not isinstance(row, dict):
+                raise DataError(f"got {row!r:.60}")
+        yield row
 
 
 def prompt_key(prompt: str) -> str:
@@ -111,7 +113,7 @@ class GroupLog:
         kept_bytes = 0
         with path.open("a+b") as file:
             file.seek(0)
-            for line in file:
+            for line in iter(lambda: file.readline(LONGEST_LINE), b""):
                 head = head_of(line)
                 if head is None or head.step > step:
                     break

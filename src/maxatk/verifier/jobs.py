@@ -11,7 +11,7 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from maxatk.check import positive, require
+from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, positive, require
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
@@ -20,6 +20,15 @@ from maxatk.verifier.inside import protocol
 
 _LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
+
+
+_MOST_TIMEOUTS = (1 << 31) - 1  # which the sandbox is told
+
+
+def limited_bytes(field: str, value: int) -> None:
+    """Raise InvalidValueError for what is no whole number of bytes that a machine may have."""
+    require(is_whole(value, 1), field, "a whole number of bytes", value)
+    limited(field, value, MOST_BYTES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +49,10 @@ class Limits:
     unfinished_thought: UnfinishedThought = "wrong"
 
     def __post_init__(self) -> None:
-        for name in ("time_limit", "memory_limit", "output_limit", "stop_after_timeouts"):
-            positive(name, getattr(self, name))
+        limited("time_limit", self.time_limit, MOST_SECONDS)
+        for name in ("memory_limit", "output_limit"):
+            limited_bytes(name, getattr(self, name))
+        limited("stop_after_timeouts", self.stop_after_timeouts, _MOST_TIMEOUTS)
         check_unfinished_thought(self.unfinished_thought)
 
     @property
@@ -95,8 +106,9 @@ class Job:
             object.__setattr__(self, "tests", tuple(self.tests))
         if not self.tests or not all(isinstance(test, TestCase) for test in self.tests):
             raise InvalidValueError("tests: must be one TestCase or more")
-        positive("time_limit", self.time_limit)
-        positive("memory_limit", self.memory_limit)
+        limited("time_limit", self.time_limit, MOST_SECONDS)
+        if self.memory_limit is not None:
+            limited_bytes("memory_limit", self.memory_limit)
         positive("tolerance", self.tolerance)
         if self.tolerance is not None and any(test.call is None for test in self.tests):
             raise InvalidValueError(

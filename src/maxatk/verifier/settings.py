@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from maxatk.check import positive
-from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.check import MOST_BYTES, limited, positive
+from maxatk.verifier.extract import UnfinishedThought
 from maxatk.verifier.jobs import Limits
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
@@ -35,9 +35,9 @@ class VerifierSettings:
     sandbox: str | tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
-            positive(name, getattr(self, name))
-        check_unfinished_thought(self.unfinished_thought)
+        positive("workers", self.workers)
+        limited("memory_limit_mb", self.memory_limit_mb, MOST_BYTES >> 20)
+        self.limits()  # which checks the others
 
     def limits(self) -> Limits:
         """Return the limits of a test where a job names none."""

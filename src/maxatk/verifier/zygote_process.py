@@ -17,6 +17,7 @@ from pathlib import Path
 from maxatk.errors import SandboxError
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.jobs import Printed
+from maxatk.waiting import waited_for
 
 _BOOT = Path(__file__).parent / "inside" / "boot.py"
 _START_SECONDS = 60.0
@@ -185,7 +186,7 @@ class Zygote:
     def _read_reply(self, size: int, seconds: float) -> bytes:
         poller = select.poll()
         poller.register(self._replies, select.POLLIN)
-        if not poller.poll(min(seconds * 1000, 0x7FFFFFFF)):  # the most that the call takes
+        if not waited_for(lambda slice_s: bool(poller.poll(1000 * slice_s)), seconds):
             raise ZygoteDiedError(f"no answer from the zygote within {seconds:.0f} s")
         answer = os.read(self._replies, size)
         if not answer:

@@ -28,7 +28,6 @@ def write_parquet(problems: Iterable[Problem], path: str | Path) -> int:
     rows = [_row(index, problem) for index, problem in enumerate(problems)]
     if not rows:
         raise InvalidValueError("problems: there is none to export")
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_table(path, rows)
     return len(rows)
 

@@ -102,7 +102,7 @@ class Answers:
             k = int(query.get("k") or group["k"])
             group["other"] = advantages_under(group, method, k)
         if isinstance(run, WatchedTraining):
-            group["method"] = run.about["method"]
+            group["method"] = run.about.get("method")
         group["count"] = len(run.groups.get(step, ()))
         group["drawn"] = self._places_of(group["group"])
         return group

@@ -14,7 +14,9 @@ from importlib import resources
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from maxatk.check import require, whole
 from maxatk.errors import MaxAtKError
+from maxatk.folders import without_nan
 from maxatk.view.answers import Answers
 from maxatk.view.watched import WatchedEvaluation, WatchedTraining
 
@@ -29,6 +31,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_PATIENCE_S = 30.0  # for a connection that says nothing
 # Name of a part of the page -> its type, and the files it is made of, one after the other.
 _PARTS = {
     "": ("text/html", ["view/templates/view.html"]),
@@ -38,7 +41,10 @@ _PARTS = {
 
 
 class View(http.server.ThreadingHTTPServer):
-    """A server of the page; raises OSError for a `port` that is taken, and 0 is a free one."""
+    """A server of the page; a `port` of 0 is a free one.
+
+    Raises InvalidValueError for what is no port, OSError for one that is taken.
+    """
 
     daemon_threads = True
 
@@ -53,6 +59,8 @@ class View(http.server.ThreadingHTTPServer):
             "api/groups": answers.groups,
             "api/group": answers.group,
         }
+        whole("port", port, 0)
+        require(port < 1 << 16, "port", "below 65536", port)
         self.token = secrets.token_urlsafe(16)
         super().__init__(("127.0.0.1", port), _Handler)
         self.hosts = [f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")]
@@ -66,6 +74,7 @@ class View(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: View
+    timeout = _PATIENCE_S
 
     def do_GET(self) -> None:
         """Answer with a part of the page or with JSON; anything else is 403, 404 or 400."""
@@ -92,11 +101,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except MaxAtKError as error:
             status = 400
             answer = {"error": str(error)}
-        except (KeyError, ValueError, IndexError):
+        except (LookupError, ValueError, TypeError, AttributeError):
             # A group that a resumed training has dropped, or an address that somebody has edited.
             status = 400
             answer = {"error": "gone"}
-        self._send(status, "application/json", json.dumps(answer).encode())
+        except OSError as error:  # a folder that was moved, or a file that is written anew
+            status = 400
+            answer = {"error": f"{error.strerror}: {error.filename}"}
+        self._send(status, "application/json", json.dumps(without_nan(answer)).encode())
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)

@@ -14,20 +14,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.bounded import json_value
+from maxatk.check import is_finite, is_whole
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.folder import FAILURES, MANIFEST, PROMPTS, RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.folder import (
+    FAILURES,
+    MANIFEST,
+    PROMPTS,
+    RESULTS,
+    SAMPLES,
+    SCORES,
+    recorded,
+)
 from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import build_results
-from maxatk.folders import known, read_json
+from maxatk.folders import known, read_json, without_nan, writable
 from maxatk.objectives import advantages
 from maxatk.objectives.methods import as_method
 from maxatk.objectives.objective import AdvantageScale
 from maxatk.statistics.intervals import default_ks
 from maxatk.training import keys
-from maxatk.training.group_log import GROUPS, head_of, prompt_key
+from maxatk.training.group_log import GROUPS, Head, head_of, prompt_key
 from maxatk.training.values import mean_max_at_k, mean_reward
 
+_LONGEST = 1 << 26  # bytes of a line
+_COMPARED = 1 << 12  # last bytes of a line by which it is known again
+_NUMBERS = ("reward", "advantage", "selection", "tokens", "passed", "tests")  # of a sample
 _SECONDS = "step_time"  # the key of the log with the seconds of a step
 _RECENT = 10  # rows of the log, whose steps say how long the others will take
 
@@ -35,7 +48,8 @@ _RECENT = 10  # rows of the log, whose steps say how long the others will take
 class WatchedTraining:
     """The record of one training, groups.jsonl of its `folder`; for several threads.
 
-    Of `groups` only first byte and length are held. `about` is what the training said of itself.
+    Of `groups` only first byte and length are held. `about` is what the training said of itself,
+    `left_out` counts the lines that cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,6 +63,7 @@ class WatchedTraining:
         self._values_of_step: dict[int, tuple[int, dict[str, float]]] = {}  # of so many groups
         self.log: list[dict[str, Any]] = []
         self.about: dict[str, Any] = {}
+        self.left_out = 0
         self.refresh()
 
     def refresh(self) -> str:
@@ -61,7 +76,7 @@ class WatchedTraining:
                 self._forget()
                 self._resumptions += 1
                 file.seek(0)
-            for line in file:
+            for line in iter(lambda: file.readline(_LONGEST), b""):
                 if not self._add(line):
                     break  # the line is not whole yet
             return f"{self._resumptions}.{self._end}"
@@ -75,23 +90,36 @@ class WatchedTraining:
         self._values_of_step = {}
         self.log = []
         self.about = {}
+        self.left_out = 0
 
     def _add(self, line: bytes) -> bool:
-        """Take a line in; return whether it was whole."""
+        """Take a line in; return whether it was whole, or part of one that is far too long."""
+        if not line.endswith(b"\n") and len(line) < _LONGEST:
+            return False
         head = head_of(line)
         if head is None:
-            return False
-        if head.kind == "group":
+            self.left_out += line.endswith(b"\n")
+        elif head.kind == "group":
             self._prompts[head.key].append((head.step, len(self.groups[head.step])))
             self.groups[head.step].append((self._end, len(line)))
-        elif head.kind == "log":
-            row = json.loads(line)
-            self.log.append({**row["log"], "step": row["step"]})
         else:
-            self.about = json.loads(line)["training"]
+            self._take_in(head, line)
         self._end += len(line)
-        self._last_line = line
+        self._last_line = line[-_COMPARED:]
         return True
+
+    def _take_in(self, head: Head, line: bytes) -> None:
+        """Take in a row of the log, or what the training says of itself; others are left out."""
+        try:
+            row = json_value(line)[head.kind]
+        except DataError:
+            row = None
+        if not isinstance(row, dict):
+            self.left_out += 1
+        elif head.kind == "log":
+            self.log.append({**writable(row), "step": head.step})
+        else:
+            self.about = row
 
     @property
     def last_step(self) -> int | None:
@@ -107,6 +135,8 @@ class WatchedTraining:
         text = f"step {step}"
         if self.last_step is not None:
             text += f" of {self.last_step}"
+        if self.left_out:
+            text += f", {self.left_out:,} lines that cannot be read"
         if "train_runtime" in last_row:  # the row that a trainer logs at its end
             return f"{text}, ended"
         seconds = [row[_SECONDS] for row in self.log[-_RECENT:] if known(row, _SECONDS)]
@@ -134,8 +164,7 @@ class WatchedTraining:
         start, size = self.groups.get(step, [])[place]
         with self._path.open("rb") as file:
             file.seek(start)
-            group: dict[str, Any] = json.loads(file.read(size))
-        return group
+            return readable_group(file.read(size))
 
     summary = group  # a line of the file has both
 
@@ -206,12 +235,13 @@ class WatchedEvaluation:
     def progress(self) -> str:
         """How far the evaluation is."""
         done = sum(map(len, self.groups[0].values()))
-        path = self._folder / MANIFEST
-        settings = read_json(path).get("settings", {}) if path.is_file() else {}
-        samples = settings.get("sampling", {}).get("samples", 0)  # of a problem
-        total = samples * settings.get("problems", {}).get("count", 0)
-        if total > done:
-            return f"{done:,} of {total:,} samples verified"
+        manifest: dict[str, Any] = {}
+        with contextlib.suppress(DataError, OSError):  # it may be written anew just now
+            manifest = read_json(self._folder / MANIFEST)
+        samples = recorded(manifest, "settings.sampling.samples")  # of a problem
+        problems = recorded(manifest, "settings.problems.count")
+        if is_whole(samples, 1) and is_whole(problems, 1) and samples * problems > done:
+            return f"{done:,} of {samples * problems:,} samples verified"
         return f"{done:,} samples verified"
 
     def places(self, key: str) -> list[tuple[int, int]]:
@@ -221,29 +251,30 @@ class WatchedEvaluation:
     def group(self, step: int, place: int) -> dict[str, Any]:
         """Return a problem with all its samples, as a training has its groups."""
         problem_id = list(self.groups[step])[place]
-        texts = {row["sample"]: row for row in self._rows_of(SAMPLES, problem_id)}
-        failures = {row["sample"]: row for row in self._rows_of(FAILURES, problem_id)}
-        prompts = [row["prompt"] for row in self._rows_of(PROMPTS, problem_id)]
+        texts = {row.get("sample"): row for row in self._rows_of(SAMPLES, problem_id)}
+        failures = {row.get("sample"): row for row in self._rows_of(FAILURES, problem_id)}
+        prompts = [row.get("prompt") for row in self._rows_of(PROMPTS, problem_id)]
         samples = []
         for score in self._rows_of(SCORES, problem_id):
-            sample = texts.get(score["sample"], {})  # none where `score` read a file
+            sample = texts.get(score.get("sample"), {})  # none where `score` read a file
             samples.append(
                 {
                     "reward": score.get("reward"),
                     "outcome": score.get("outcome"),
                     "passed": score.get("passed"),
                     "tests": score.get("total"),
-                    "failure": failures.get(score["sample"]),
+                    "failure": failures.get(score.get("sample")),
                     "text": sample.get("completion", ""),
                     "tokens": sample.get("tokens"),
                 }
             )
-        return {
+        group = {
             "id": problem_id,
             "group": prompt_key(problem_id),
             "prompt": prompts[0] if prompts else "",
             "samples": samples,
         }
+        return _cleaned_group(group)
 
     def summary(self, step: int, place: int) -> dict[str, Any]:
         """Return the id of a problem and the rewards of its samples."""
@@ -258,19 +289,21 @@ class WatchedEvaluation:
         for file in (SAMPLES, PROMPTS, FAILURES):
             for line in self._whole_lines(file):
                 if wanted in line.lower():
-                    hits.add(json.loads(line)["problem_id"])
+                    hits.add(_row_of(line).get("problem_id"))
         places = [(0, place) for place, name in enumerate(self.groups[0]) if name in hits]
         return places[:most]
 
     def _rows_of(self, file: str, problem_id: str) -> list[dict[str, Any]]:
         # All files of a run begin their lines with the problem, so that few are parsed.
         head = json.dumps({"problem_id": problem_id})[:-1].encode() + b","
-        return [json.loads(line) for line in self._whole_lines(file) if line.startswith(head)]
+        return [_row_of(line) for line in self._whole_lines(file) if line.startswith(head)]
 
     def _whole_lines(self, file: str) -> Iterator[bytes]:
         if (self._folder / file).is_file():
             with (self._folder / file).open("rb") as lines:
-                yield from (line for line in lines if line.endswith(b"}\n"))
+                for line in iter(lambda: lines.readline(_LONGEST), b""):
+                    if line.endswith(b"}\n"):
+                        yield line
 
 
 def _means(rewards: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
@@ -290,6 +323,50 @@ def _means(rewards: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
 
 def _size(path: Path) -> str:
     return str(path.stat().st_size) if path.is_file() else "-"
+
+
+def _row_of(line: bytes) -> dict[str, Any]:
+    """Return the object of a line; an empty one where it cannot be read."""
+    try:
+        row = json_value(line)
+    except DataError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def readable_group(line: bytes) -> dict[str, Any]:
+    """Return the group of a line of groups.jsonl; one without samples where it cannot be read."""
+    return _cleaned_group(_row_of(line))
+
+
+def _cleaned_group(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group whose parts have the types that the page shows; what has others is None."""
+    samples = row.get("samples")
+    name = row.get("id")
+    key = row.get("group")
+    prompt = row.get("prompt")
+    return {
+        **without_nan(dict(row)),
+        "id": str(name) if isinstance(name, str) or is_finite(name) else None,
+        "group": key if isinstance(key, str) else "",
+        "prompt": prompt if isinstance(prompt, str) else "(this group cannot be read)",
+        "samples": [
+            _cleaned_sample(sample)
+            for sample in (samples if isinstance(samples, list) else [])
+            if isinstance(sample, dict)
+        ],
+    }
+
+
+def _cleaned_sample(sample: Mapping[str, Any]) -> dict[str, Any]:
+    text = sample.get("text")
+    rewards = sample.get("rewards")
+    cleaned = {**without_nan(dict(sample)), "text": text if isinstance(text, str) else ""}
+    cleaned |= {name: known(sample, name) for name in _NUMBERS if name in sample}
+    cleaned["reward"] = known(sample, "reward")
+    if "rewards" in cleaned:
+        cleaned["rewards"] = writable(rewards) if isinstance(rewards, dict) else {}
+    return cleaned
 
 
 def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[float]:

@@ -6,10 +6,10 @@ Of the selection that MapCoder ships only the rows on stdin are: call arguments 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from typing import Any
 
+from maxatk.bounded import BrokenJSONError, json_value
 from maxatk.problems.benchmarks import base
 from maxatk.records import Problem, TestCase
 
@@ -37,7 +37,7 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     """Return the problem of a row of the data set on the hub."""
     try:
         declared = base.read_json(row["input_output"] or "{}")
-    except json.JSONDecodeError:
+    except BrokenJSONError:
         raise
     except ValueError as error:  # some rows have an integer that is longer
         return base.LeftOut(row_id, str(error))
@@ -66,7 +66,7 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     prompt = base.render(kind, statement, starter=starter, style=options.prompt_style)
     compare = "apps" if name else None  # returned tuples are lists, as in the official grader
     problem = Problem(row_id, prompt, tests, starter_code=starter, compare=compare, source="apps")
-    solutions = json.loads(row["solutions"] or "[]")
+    solutions = json_value(row["solutions"] or "[]")
     return base.solved(problem, solutions)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import decimal
-import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from maxatk.bounded import json_value
 from maxatk.records import Problem, TestCase
 
 Row: TypeAlias = Mapping[str, Any]
@@ -161,7 +161,7 @@ def read_json(text: str) -> Any:
 
     Raises ValueError for other text, and for longer integers.
     """
-    return json.loads(text, parse_int=_integer)
+    return json_value(text, parse_int=_integer)
 
 
 def _integer(text: str) -> int:

@@ -11,7 +11,6 @@ import builtins
 import os
 import resource
 import sys
-import time
 
 from maxatk.verifier.inside import checker_files, checking, execution, protocol, scratch, syscalls
 from maxatk.verifier.inside.compiled import Program, import_early
@@ -104,7 +103,7 @@ def _run_test(
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.set_blocking(descriptor, True)
-    start = time.monotonic()
+    start = request.clock()
     if kind == protocol.KIND_CHECK:
         ending, status, cpu, memory = checking.run_check(program, request, context, test, offset)
     else:
@@ -120,7 +119,7 @@ def _run_test(
         ending, status, cpu, memory = await_end(pid, request, context, start)
         if files is not None:
             files.close()
-    wall = time.monotonic() - start
+    wall = request.clock() - start
     request.count_idle(wall, cpu)
     if context.scratch:
         cpu += scratch.empty(context.scratch)

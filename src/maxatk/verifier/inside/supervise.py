@@ -67,6 +67,18 @@ class Request:
         self.tests, self.max_timeouts, self.source_size = fields[:3]
         self.cpu_limit, self.wall_limit, self.idle_left, self.compile_limit = fields[3:7]
         self.memory, self.output, self.output_left = fields[7:]
+        self.stopped = 0.0  # seconds for which nothing here could run
+
+    def clock(self) -> float:
+        """Return seconds of a clock that stands still while this process is stopped.
+
+        A suspended job or a paused container stops it and the tests alike; see `count_stopped`.
+        """
+        return time.monotonic() - self.stopped
+
+    def count_stopped(self, waited: float, patience: float) -> None:
+        """Take what a wait took longer than it was to as time in which nothing could run."""
+        self.stopped += max(0.0, waited - patience)
 
     def count_idle(self, wall: float, cpu: float) -> None:
         """Take from the idle seconds what a test of so many seconds has used of them."""
@@ -96,7 +108,7 @@ def await_end(
 ) -> tuple[int, int, float, int]:
     """Wait for a test, and have it killed when its CPU clock or the wall clock has run out.
 
-    It started at `start` of the monotonic clock (s); one that was idle for too long meets its wall
+    It started at `start` of the request's clock (s); one that was idle for too long meets its wall
     limit early. The CPU time of `helper`, a process that it waits for, and the CPU seconds `spent`
     by others in the test are no idleness. `reported`: its SIGCHLD may have been taken already.
     Returns ending, wait status, CPU seconds and peak memory in bytes.
@@ -105,7 +117,9 @@ def await_end(
     idle = request.idle_left + _FREE_IDLE
     patience = 0.0 if reported else min(request.cpu_limit, request.wall_limit, idle)
     while True:
+        began = time.monotonic()
         signals.sigtimedwait(CHILD_DIED, patience)
+        request.count_stopped(time.monotonic() - began, patience)
         reaped, status, usage = os.wait4(pid, os.WNOHANG)
         if reaped:
             return ending, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
@@ -113,7 +127,7 @@ def await_end(
         busy = used + spent + (_cpu_seconds(helper) if helper else 0.0)
         cpu_left = request.cpu_limit - used
         wall = min(request.wall_limit, idle + _BUSY * busy)
-        wall_left = wall - (time.monotonic() - start)
+        wall_left = wall - (request.clock() - start)
         if cpu_left > 0 and wall_left > 0:
             patience = max(min(cpu_left, wall_left), 0.001)
             continue

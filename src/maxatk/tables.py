@@ -1,0 +1,105 @@
+"""Rows of tables, CSV and parquet, one at a time and within the bounds of `maxatk.bounded`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from maxatk.bounded import LONGEST, most_unpacked, placed, raw_lines, text_of
+from maxatk.check import existing_file, needing
+from maxatk.errors import DataError
+
+Row: TypeAlias = Mapping[str, Any]
+
+_MOST_ROWS = 16  # of parquet decoded at a time; one row of CodeContests can hold 10 MB
+
+
+def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a table with a line of names, CSV or TSV, and the line that each ends on.
+
+    Commas separate the values, in .tsv tabs, and semicolons or tabs where the line of names has no
+    comma. A name that ends in .gz is read through gzip. A row with more values than names has them
+    under None. Raises MissingFileError, and DataError for another file.
+    """
+    lines = _text_lines(path)
+    first = next(lines, "")
+    separator = "\t" if ".tsv" in path.suffixes else _separator(first)
+    reader = csv.DictReader(_behind(first, lines), delimiter=separator)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not a CSV file ({error})") from error
+
+
+def _text_lines(path: Path) -> Iterator[str]:
+    for number, line in raw_lines(path):
+        with placed(f"{path}:{number}"):
+            text = text_of(line)
+        if "\r" in text[:-2]:  # an old file of a Mac ends its lines so
+            yield from io.StringIO(text, newline="")
+        else:
+            yield text
+
+
+def _behind(first: str, lines: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from lines
+
+
+def _separator(names: str) -> str:
+    """Return what separates the names of a table; some spreadsheets take semicolons."""
+    return next((mark for mark in (",", ";", "\t") if mark in names), ",")
+
+
+def whole_row(row: Mapping[Any, Any], where: str = "") -> Row:
+    """Return a row of `csv_rows`; raises DataError for one with more values than names."""
+    surplus = row.get(None)
+    if surplus is not None:
+        raise DataError(f"{where}has {len(surplus)} more values than the header has names")
+    return row
+
+
+def parquet_rows(
+    path: Path, *, unused: Sequence[str] = (), only: Sequence[str] | None = None
+) -> Iterator[Row]:
+    """Yield the rows of a parquet file, with the columns `only`, or all but those `unused`.
+
+    Raises MissingFileError, MissingDependencyError without PyArrow, DataError for another file, a
+    row of more than `LONGEST` bytes, and more bytes than a file of its size may stand for.
+    """
+    existing_file(path)
+    with needing(
+        f"{path}: reading parquet needs the package 'pyarrow': pip install 'maxatk[train]'"
+    ):
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    left = most_unpacked(path.stat().st_size)
+    try:
+        parquet = ParquetFile(path)
+        names = parquet.schema_arrow.names
+        chosen = [n for n in names if n not in unused] if only is None else list(only)
+        columns = [name for name in names if name in chosen]
+        size = _rows_at_a_time(parquet.metadata)
+        for batch in parquet.iter_batches(batch_size=size, columns=columns):
+            left -= batch.nbytes
+            if batch.nbytes > LONGEST * batch.num_rows or left < 0:
+                raise DataError(f"{path}: its rows take more memory than such a file may")
+            yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: not a parquet file ({error})") from error
+
+
+def _rows_at_a_time(metadata: Any) -> int:
+    """Return how many rows are decoded together: one where a single value may be long.
+
+    A value that stands once in a packed column may be that of every row.
+    """
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    longest = max((group.total_byte_size for group in groups), default=0)
+    return max(1, min(_MOST_ROWS, LONGEST // max(1, longest)))

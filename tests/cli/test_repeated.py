@@ -1,0 +1,59 @@
+"""A flag that is given twice: a list takes all its values, and another flag is refused."""
+
+import argparse
+import warnings
+
+import pytest
+import tyro
+
+from maxatk.cli.main import COMMANDS, entry, main
+from maxatk.cli.repeated import merged_flags
+from maxatk.errors import InvalidValueError
+
+
+def takes_several(action):
+    return bool(action.option_strings) and action.nargs not in (0, 1, None)
+
+
+def parsers(parser):
+    """Yield the parsers of a command: its own, or those of its commands."""
+    nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    yield from ([parser] if not nested else nested[0].choices.values())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_of_commands_names_all_flags_that_take_several_values(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        actions = [a for p in parsers(tyro.extras.get_parser(entry(name))) for a in p._actions]
+    flags = {action.option_strings[0].lstrip("-") for action in actions if takes_several(action)}
+    if not COMMANDS[name].nested:
+        assert flags == set(COMMANDS[name].lists)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("a b --k 1 --k 4", "a b --k 1 4"),
+        ("--k=1 --out x --k 4 8", "--k 1 4 8 --out x"),
+        ("a --x_y -1.5 --map a=b c=d", "a --x-y -1.5 --map a=b c=d"),
+        ("--map a=b --map c=d", "--map a=b c=d"),
+        ("train.yaml trainer.k=4", "train.yaml trainer.k=4"),
+    ],
+)
+def test_lists_append(arguments, expected):
+    assert merged_flags(arguments.split(), ["k", "map"]) == expected.split()
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--alpha 0.1 --alpha 0.2", "--alpha=0.1 --k 1 --alpha 0.2", "--b_c 1 --b-c 1"]
+)
+def test_single_values_are_refused(arguments):
+    with pytest.raises(InvalidValueError, match="is given twice, first with"):
+        merged_flags(arguments.split(), ["k"])
+
+
+def test_a_command_refuses_a_flag_that_is_given_twice(capsys):
+    assert main(["compare", "a", "b", "--alpha", "0.1", "--alpha", "0.2"]) == 2
+    assert "--alpha: is given twice, first with '0.1'" in capsys.readouterr().err
+    assert main(["eval", "x.yaml", "k=[1]", "k=[2]", "--out", "o"]) == 2
