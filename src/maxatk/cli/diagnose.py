@@ -13,6 +13,7 @@ from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import progress_of
 from maxatk.diagnose.gradients import gradient_tables
 from maxatk.diagnose.prospects import Rows, prospects
+from maxatk.diagnose.rates import rate_rows, suggested_rate
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import SCORES
 from maxatk.report.tables import Table, TidyRow, share, table_of_rows
@@ -22,6 +23,7 @@ from maxatk.training.symptoms import SYMPTOMS, findings, training_rows
 
 def command(
     folder: Annotated[Path, tyro.conf.Positional],
+    others: Annotated[tuple[Path, ...], tyro.conf.Positional] = (),
     /,
     best_of: int | None = None,
     n: tuple[int, ...] = (4, 8, 16, 32),
@@ -38,12 +40,14 @@ def command(
     show a difference, and an n, k and method that suit. With --gradients the model is loaded: how
     far max@1 and max@k agree, which problems interfere, and how noisy each method is.
 
-    Of a training, finished or not: which rules its log breaks, with evidence and remedy.
+    Of a training, finished or not: which rules its log breaks, with evidence and remedy. Of
+    several trainings at other learning rates: the smallest rate that still learns.
 
     Example: maxatk diagnose runs/base --best-of 64
 
     Args:
         folder: A folder with scores.jsonl, or with train.json, groups.jsonl or checkpoints.
+        others: Further trainings, of the same steps at other learning rates.
         best_of: How many answers the best is taken of in use; half of the samples if not given.
         n: Sizes of a group; those above the samples of a problem are left out.
         k: The k of the tables; 1, 2, 4, ... up to half of the samples if none is given.
@@ -52,7 +56,9 @@ def command(
         prompts: Of how many problems, for --gradients.
     """
     log = training_log(folder)
-    if log is not None:
+    if others:
+        _print_rates([folder, *others], format)
+    elif log is not None:
         _print_findings(folder, log, format)
     elif (folder / SCORES).is_file():
         tables = prospects(folder, best_of=best_of, ns=n, ks=k, differences=difference)
@@ -69,6 +75,24 @@ def command(
             f"folder: must hold {SCORES} of an evaluation, or train.json, groups.jsonl or "
             f"checkpoints of a training, got {str(folder)!r}"
         )
+
+
+def _print_rates(folders: Sequence[Path], output_format: OutputFormat) -> None:
+    logs = {}
+    for folder in folders:
+        log = training_log(folder)
+        if log is None:
+            raise InvalidValueError(
+                f"others: several folders must all be trainings, and {str(folder)!r} holds no "
+                "train.json, groups.jsonl or checkpoints"
+            )
+        logs[str(folder)] = log
+    rows = rate_rows(logs)
+    title = (
+        "mean reward in the first and the last third of the log; best rise: that of max@n of the "
+        "groups"
+    )
+    emit({"rates": shown(rows, title=title)}, output_format, text=suggested_rate(rows))
 
 
 def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputFormat) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from maxatk.folders import known
 from maxatk.objectives import method_of
 from maxatk.training import findings
-from maxatk.training.keys import REWARD, max_at
+from maxatk.training.summary import first_and_last
 from maxatk.writing import write_text
 
 _TITLE = "## Trained for best-of-N with maxatk"
@@ -25,7 +21,6 @@ _SETTINGS = (
     "num_iterations",
 )
 _CHAT_TURN = '[{"role": "user", "content": question}]'  # of the quick start in TRL's card
-_SHARE = 0.1  # of the rows of the log, at either end of the training
 
 
 def describe_training(trainer: Any) -> None:
@@ -76,34 +71,19 @@ def _card_of_trl(text: str, trainer: Any) -> str:
 
 
 def _what_it_came_to(log: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a table: reward and max@k at both ends of the training."""
-    rows = [row for row in log if known(row, REWARD) is not None and "loss" in row]
-    if not rows:
+    """Return the lines of a table: max@k at both ends of the training."""
+    ends = first_and_last(log)
+    if not ends:
         return []
-    count = max(1, round(_SHARE * len(rows)))
-    of_both_ends = {}
-    for key in (REWARD, *_max_at_keys(rows)):
-        ends = []
-        for part in (rows[:count], rows[-count:]):
-            values = [value for value in (known(row, key) for row in part) if value is not None]
-            ends.append(f"{np.mean(values):.3f}" if values else "–")
-        of_both_ends[key] = ends
     return [
-        f"In the training groups, over the first and the last {count} rows of the log. "
-        "Only an evaluation says what held-out problems gain.",
+        "In the training groups, over the first and the last tenth of the log. Only an evaluation "
+        "says what held-out problems gain.",
         "",
         "| value | at first | at last |",
         "|---|---|---|",
-        *(f"| {key} | {first} | {last} |" for key, (first, last) in of_both_ends.items()),
+        *(f"| {name} | {first:.3f} | {last:.3f} |" for name, (first, last) in ends.items()),
         "",
     ]
-
-
-def _max_at_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    ks = set()
-    for row in rows:
-        ks |= {int(key.removeprefix("max@")) for key in row if re.fullmatch(r"max@\d+", key)}
-    return [max_at(k) for k in sorted(ks)]
 
 
 def _aim(args: Any, method: Any) -> str:

@@ -92,7 +92,7 @@ def values(rows: Sequence[LogRow], key: str) -> list[float]:
     return [number for number in numbers if number is not None]
 
 
-def _thirds(rows: Sequence[LogRow], key: str) -> tuple[list[float], list[float]]:
+def thirds(rows: Sequence[LogRow], key: str) -> tuple[list[float], list[float]]:
     """Return the first and the last third of the rows that have a value of the key.
 
     Rows without one are left out first: steps that use samples again log no rewards.
@@ -104,7 +104,7 @@ def _thirds(rows: Sequence[LogRow], key: str) -> tuple[list[float], list[float]]
 
 def _now(rows: Sequence[LogRow], key: str) -> float | None:
     """Return the mean of the last third, None without a value."""
-    _, last = _thirds(rows, key)
+    _, last = thirds(rows, key)
     return float(np.mean(last)) if last else None
 
 
@@ -127,7 +127,7 @@ def _moved(rows: Sequence[LogRow], key: str) -> tuple[float, str]:
 
     Thirds of fewer than three values have no error to measure with: 0 and no sentence.
     """
-    first, last = _thirds(rows, key)
+    first, last = thirds(rows, key)
     if min(len(first), len(last)) < 3:
         return 0.0, ""
     before, error_before, _ = mean_and_error(np.array(first)[:, None])
@@ -167,7 +167,7 @@ def _one_answer(rows: Sequence[LogRow]) -> str | None:
     size = group_size(rows)
     if distinct is None or size == 1 or distinct > max(0.2, 1.5 / size):
         return None
-    at_first, _ = _thirds(rows, DISTINCT)
+    at_first, _ = thirds(rows, DISTINCT)
     return f"{distinct:.0%} of the samples of a group differ, {np.mean(at_first):.0%} at first"
 
 
