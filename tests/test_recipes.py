@@ -67,6 +67,7 @@ PRETRAINED = [
         "rates_pool",
     )
 ]
+AGENTS = [FOLDER / "smollm2" / "programs.yaml"]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
 DATA = [FOLDER / "paper" / "data.yaml", FOLDER / "smollm2" / "data.yaml"]
 DISTILLATIONS = [FOLDER / "mini" / "distill.yaml"]
@@ -78,6 +79,7 @@ OTHERS = (
     *STUDIES,
     *ON_POLICY,
     *PRETRAINED,
+    *AGENTS,
     *EVALUATIONS,
     *DATA,
     *DISTILLATIONS,
@@ -195,6 +197,15 @@ def test_studies_of_the_pretrained_model_are_valid_down_to_the_trainer(path):
     study = load_study(path)
     assert refusal_of({**trainings_of(study, places(study)), "problems": 40}) is None
     assert {"grpo", "bon_loo1"} <= {model.method for model in study.variants}
+
+
+@pytest.mark.parametrize("path", AGENTS, ids=name_of)
+def test_studies_of_agents_are_valid_down_to_the_trainer_and_differ_in_turns(path):
+    study = load_study(path)
+    assert refusal_of({**trainings_of(study, places(study)), "problems": 40}) is None
+    assert len(study.seeds) == 2
+    environments = [model.train.get("environment") for model in study.variants]
+    assert sum(environment is not None for environment in environments) == 1
 
 
 def test_the_study_of_the_pretrained_model_passes_the_dry_run(maxatk, tmp_path):

@@ -31,10 +31,10 @@ def reached_by(
     best = -math.inf
     for turn, number in enumerate(numbers, 1):
         so_far = [row.reward for row in rows if row.turn is not None and row.turn <= number]
-        known = [value for value in so_far if value is not None]
-        if not known:
+        rewards = [value for value in so_far if value is not None]
+        if not rewards:
             continue
-        value = math.fsum(known) if rule == "sum" else known[-1]
+        value = math.fsum(rewards) if rule == "sum" else rewards[-1]
         if value > best:
             best = value
             reached[turn] = value

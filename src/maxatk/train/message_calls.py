@@ -17,21 +17,22 @@ ARGUMENT = "program"
 
 # Before the model's own template: calls and answers of tools become messages that it knows.
 _PRELUDE = """\
-{%- set told = namespace(messages=[]) -%}
+{%- set plain = namespace(messages=[]) -%}
 {%- for message in messages -%}
-{%- set said = namespace(text=message['content'] or '') -%}
+{%- set words = namespace(text=message['content'] or '') -%}
 {%- for call in message['tool_calls'] or [] -%}
 {%- set function = call['function'] or call -%}
 {%- if function['name'] == '<TOOL>' -%}
-{%- set said.text = said.text ~ (function['arguments']['<ARGUMENT>'] or '') -%}
+{%- set words.text = words.text ~ (function['arguments']['<ARGUMENT>'] or '') -%}
 {%- else -%}
-{%- set said.text = said.text ~ function['name'] ~ '(' ~ (function['arguments'] | tojson) ~ ')' -%}
+{%- set arguments = function['arguments'] | tojson -%}
+{%- set words.text = words.text ~ function['name'] ~ '(' ~ arguments ~ ')' -%}
 {%- endif -%}
 {%- endfor -%}
 {%- set role = 'user' if message['role'] == 'tool' else message['role'] -%}
-{%- set told.messages = told.messages + [{'role': role, 'content': said.text}] -%}
+{%- set plain.messages = plain.messages + [{'role': role, 'content': words.text}] -%}
 {%- endfor -%}
-{%- set messages = told.messages -%}
+{%- set messages = plain.messages -%}
 """
 
 
@@ -41,16 +42,16 @@ def call_by_messages(tokenizer: Any) -> None:
     The tokenizer gets another chat template, which renders conversations without calls as before,
     and a `response_template` of transformers. Raises InvalidValueError without a chat template.
     """
-    own = tokenizer.chat_template
-    require(own is not None, "environment", "for a model with a chat template", own)
+    template = tokenizer.chat_template
+    require(template is not None, "environment", "for a model with a chat template", template)
     prelude = _PRELUDE.replace("<TOOL>", TOOL).replace("<ARGUMENT>", ARGUMENT)
     user = [{"role": "user", "content": "x"}]
     asked = tokenizer.apply_chat_template(user, tokenize=False)
     opened = tokenizer.apply_chat_template(user, tokenize=False, add_generation_prompt=True)
     opening = opened.removeprefix(asked)
     allowed = "for a model whose template opens its turn with text of its own"
-    require(opened != asked and opening != opened, "environment", allowed, own)
-    tokenizer.chat_template = prelude + own
+    require(opened != asked and opening != opened, "environment", allowed, template)
+    tokenizer.chat_template = prelude + template
     arguments = {ARGUMENT: "{content}"}
     tokenizer.response_template = {
         "defaults": {"role": "assistant"},

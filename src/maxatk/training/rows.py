@@ -30,18 +30,20 @@ class Rows:
 
     @functools.cached_property
     def _layout(self) -> Layout | RolloutLayout:
-        rows = layout_of_ids(self.ids, least=self.group_size)
+        least = self.group_size
+        rows = layout_of_ids(self.ids, least=least)
         if self.rollouts is None:
             return rows
-        return rollout_layout(rows, self.rollouts, self.rollout_reward, least=self.group_size)
+        return rollout_layout(rows, self.rollouts, self.rollout_reward, least=least)
 
     @functools.cached_property
     def members(self) -> list[list[list[int]]]:
         """The rows of each sample of each group."""
         samples_of: dict[str, dict[Hashable, list[int]]] = {}
+        rollouts = range(len(self.ids)) if self.rollouts is None else self.rollouts
         for row, group_id in enumerate(self.ids):
-            sample = row if self.rollouts is None else self.rollouts[row]
-            samples_of.setdefault(group_id, {}).setdefault(sample, []).append(row)
+            samples = samples_of.setdefault(group_id, {})
+            samples.setdefault(rollouts[row], []).append(row)
         return [list(samples.values()) for samples in samples_of.values()]
 
     def groups(self, rewards: np.ndarray, k: int, *, selection: np.ndarray | None = None) -> Groups:
