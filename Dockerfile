@@ -6,7 +6,7 @@
 # more. `--security-opt seccomp=unconfined` and `--privileged` are never needed.
 FROM python:3.12-slim
 COPY dist/maxatk-*.whl constraints.txt /install/
-RUN pip install --no-cache-dir "$(ls /install/*.whl)[train,report,math]" -c /install/constraints.txt \
+RUN pip install --no-cache-dir "$(ls /install/*.whl)[train,serve,report,math]" -c /install/constraints.txt \
     && rm -r /install
 # The verifier starts as root, to give its programs a user that owns nothing.
 WORKDIR /work

@@ -4,8 +4,8 @@ Sources at github.com, as of August 2026:
 
 - trl: huggingface/trl, `grpo_trainer.py`, `log`;
 - verl: volcengine/verl, `_dump_generations` of `trainer_base.py`, and `padding_utils.py`;
-- verifiers and prime-rl: PrimeIntellect-ai/verifiers, `v1/episode.py`, `v1/trace.py` and
-  `legacy/utils/save_utils.py`; prime-rl's `monitors/file.py` writes the same episodes;
+- verifiers (up to 0.4.0) and prime-rl: PrimeIntellect-ai/verifiers, `v1/episode.py`,
+  `v1/trace.py` and `legacy/utils/save_utils.py`; prime-rl's `monitors/file.py` writes the same;
 - slime: THUDM/slime, `observability/rollout_data_utils.py` and `utils/types.py`;
 - rLLM: rllm-org/rllm, `eval/episode_store.py` and `types.py`;
 - tinker: thinking-machines-lab/tinker-cookbook, `benchmarks/_types.py`, `rollout_logging.py`.

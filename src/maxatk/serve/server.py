@@ -35,7 +35,6 @@ def serve(settings: ServeSettings, *, ready: Callable[[str], object]) -> None:
     with contextlib.ExitStack() as opened:
         listening = socket.create_server(address, family=family, backlog=_BACKLOG)
         opened.enter_context(listening)
-        application = None
         with settings.verifier.open() as verifier:
             application = Application(
                 verifier,

@@ -37,6 +37,7 @@ _REST_SECONDS = 5.0  # that a server which did not answer is left alone
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts, the last one again and again
 _ATTEMPTS = 3  # where servers themselves fail to verify a program
 _MOST_WORKERS = 256
+_MOST_ANSWER = 1 << 28  # bytes; a longer answer is none
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
 
 
@@ -88,7 +89,7 @@ class _Address:
             with contextlib.closing(self.connect(_CONNECT_SECONDS)) as connection:
                 connection.request("GET", f"{self.path}/health", headers=self.headers)
                 answer = connection.getresponse()
-                body = answer.read()
+                body = answer.read(_MOST_ANSWER)
         except (OSError, http.client.HTTPException) as error:
             raise SandboxError(f"{self.name}: the server cannot be reached: {error}") from error
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
@@ -216,14 +217,14 @@ class RemoteWorker:
             connection.sock.settimeout(_SILENT_SECONDS)
             connection.request("POST", f"{address.path}/verify", body, address.headers)
             answer = connection.getresponse()
-            data = answer.read()
+            data = answer.read(_MOST_ANSWER)
         except (OSError, http.client.HTTPException) as error:
             self._drop(address)
             if not is_fresh and not self._stopping.is_set():
                 return self._posted(address, body)  # it was idle for so long that it was closed
             address.rests_until = time.monotonic() + _REST_SECONDS
             raise _TryAgainError(f"the server does not answer: {error!r}") from error
-        if answer.will_close:
+        if answer.will_close or not answer.isclosed():
             self._drop(address)
         return answer.status, data
 

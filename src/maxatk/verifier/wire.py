@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from maxatk.check import is_number, is_whole, positive, require
+from maxatk.check import is_finite, is_number, is_whole, positive, require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier.jobs import Job, Limits
@@ -110,14 +110,22 @@ def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
 
 def verdict_from_json(row: object, job: Job) -> Verdict:
     """Return the verdict of a JSON object on a job; raises DataError for anything else."""
+    rows = row.get("tests") if isinstance(row, Mapping) else None
+    if not isinstance(rows, list) or len(rows) != len(job.tests):
+        raise DataError(f"must be a verdict on {len(job.tests)} tests, got {row!r:.80}")
+    return Verdict(tuple(map(_result, rows)))
+
+
+def _result(row: object) -> TestResult:
     try:
         assert isinstance(row, Mapping)
-        results = tuple(
-            TestResult(**{**result, "outcome": Outcome(result["outcome"])})
-            for result in row["tests"]
-        )
+        result = TestResult(**{**row, "outcome": Outcome(row["outcome"])})
     except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"must be a verdict, got {row!r:.80}") from error
-    if len(results) != len(job.tests):
-        raise DataError(f"must be results of {len(job.tests)} tests, got {len(results)}")
-    return Verdict(results)
+        raise DataError(f"must be the result of a test, got {row!r:.80}") from error
+    has_seconds = all(
+        is_finite(seconds) and seconds >= 0 for seconds in (result.cpu_seconds, result.wall_seconds)
+    )
+    has_texts = isinstance(result.stderr, str) and isinstance(result.got, str)
+    if not (has_seconds and has_texts and is_whole(result.peak_memory, 0)):
+        raise DataError(f"must be the result of a test, got {row!r:.80}")
+    return result
