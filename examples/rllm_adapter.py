@@ -18,6 +18,6 @@ from maxatk import advantages
 def max_at_k(rewards, **_):
     """Return the advantages and the returns of groups, one array of trajectories each."""
     lost = np.full(4, np.nan)  # so that a call with groups smaller than k gives them 0
-    found = advantages([*rewards, lost], "bon_loo1", k=4)[:-1]
-    found = [len(own) * own for own in found]
-    return found, found
+    of_groups = advantages([*rewards, lost], "bon_loo1", k=4)[:-1]
+    scaled = [len(group) * group for group in of_groups]
+    return scaled, scaled

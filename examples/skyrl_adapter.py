@@ -19,8 +19,8 @@ from maxatk import advantages
 def max_at_k(token_level_rewards, response_mask, index, **_):
     """Return the advantages and the returns (samples, tokens) of samples with prompts `index`."""
     size = max(Counter(index).values())
-    found = size * advantages(token_level_rewards.sum(-1), "bon_loo1", k=4, groups=index)
-    spread = found[:, None] * response_mask
+    of_samples = size * advantages(token_level_rewards.sum(-1), "bon_loo1", k=4, groups=index)
+    spread = of_samples[:, None] * response_mask
     return spread, spread
 
 

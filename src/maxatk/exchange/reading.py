@@ -123,15 +123,15 @@ class OpenLog:
 
 def _counted(path: Path, rows: Iterable[PlacedRow]) -> Iterator[PlacedRow]:
     """Yield rows, and say how many were read where that takes long; DataError for too many."""
-    told = time.monotonic()
+    last_told = time.monotonic()
     for number, row in enumerate(rows, start=1):
         if number > MOST_ROWS:
             raise DataError(
                 f"{path}: has more than {MOST_ROWS:,} rows, the most that are read at once; "
                 "divide it by problems"
             )
-        if number % _TOLD_EVERY == 0 and time.monotonic() - told > _SILENCE_S:
-            told = time.monotonic()
+        if number % _TOLD_EVERY == 0 and time.monotonic() - last_told > _SILENCE_S:
+            last_told = time.monotonic()
             _log.warning("%s: %s rows read so far", path, f"{number:,}")
         yield row
 

@@ -201,7 +201,8 @@ class RolloutTrainer(GRPOTrainer):
         self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
     ) -> tuple[Scored, np.ndarray]:
         """Return scores, and whether each group has a signal, (processes, groups)."""
-        ids, completions = generated[1], generated[3]
+        ids = generated[1]
+        completions = generated[3]
         extra_fields = generated[5]  # of a rollout function, as TRL hands them on to rewards
         for name, values in extra_fields.items():
             columns = values if isinstance(values, list) else [values] * len(rows)
