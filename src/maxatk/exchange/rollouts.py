@@ -58,15 +58,18 @@ def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
 
     Raises DataError for rewards that differ, without a rule.
     """
+    first = rows[0]
+    if len(rows) == 1 and first.turn is None and first.turns is None:
+        return first  # as nearly all rows of large files
     reward = _reward(rows, rule)
-    reached = rows[0].reached or reached_by(rows, reward, rule)
+    reached = first.reached or reached_by(rows, reward, rule)
     if len(rows) == 1:
-        return dataclasses.replace(rows[0], reached=reached) if reached else rows[0]
+        return dataclasses.replace(first, reached=reached)
     completions = [row.completion for row in rows if row.completion is not None]
     texts = [row.transcript or row.completion or "" for row in rows] if completions else []
     columns = [row.columns for row in rows if row.columns]
     return dataclasses.replace(
-        rows[0],
+        first,
         reward=reward,
         reached=reached,
         completion=completions[-1] if completions else None,
