@@ -80,7 +80,8 @@ class _Address:
         # A machine that is gone says nothing: the kernel finds out by itself.
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE.items():
-            connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            if hasattr(socket, option):  # not everywhere, and a client need not be on Linux
+                connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         return connection
 
     def health(self) -> dict[str, Any]:
