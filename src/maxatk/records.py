@@ -161,7 +161,11 @@ class Problem:
         for name in ("tests", "visible_tests"):
             tests = fields.get(name, [])
             if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
-                raise DataError(f"problem: {name}: must be a list of objects")
+                raise DataError(
+                    f"problem: {name}: must be a list of objects such as "
+                    '{"input": "2", "output": "4"}; of asserts and of other names '
+                    "`maxatk problems prepare table --map tests=COLUMN` makes them"
+                )
             fields[name] = tuple(TestCase.from_json(test) for test in tests)
         if type(fields.get("answer")) in (int, float):
             fields["answer"] = str(fields["answer"])
