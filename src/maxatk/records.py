@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from maxatk.check import MOST_BYTES, MOST_SECONDS, is_number, require
+from maxatk.check import LARGEST, MOST_BYTES, MOST_SECONDS, is_number, require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.settings import refuse_unknown, typed
 
@@ -194,6 +194,12 @@ class Sample:
                 allowed = "from 0" if value < 0 else "below 2^63"
                 raise InvalidValueError(
                     f"sample: {name!r} must be an integer {allowed}, got {value!r:.60}"
+                )
+        for name, number in (("logprob", self.logprob), ("entropy", self.entropy)):
+            if number is not None and not -LARGEST <= number <= LARGEST:  # sums of it are finite
+                raise InvalidValueError(
+                    f"sample: {name!r} must be a finite number of at most {LARGEST:g} in size, "
+                    f"got {number!r:.60}"
                 )
 
     def to_json(self) -> dict[str, Any]:
