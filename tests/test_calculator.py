@@ -143,6 +143,16 @@ def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(tmp_path):
     assert empty["text"] == ""
 
 
+def test_a_first_line_is_no_header_where_it_has_numbers(tmp_path):
+    wrong = ("1,0,x\n1,1,0", "hello,world", "50%,100%", "[[0,1],[1,1]]")
+    right = ("first,second\n1,0", "id,0,1\np,0.5,0", ",r0,r1\n0,1,0", "p0,1,0\np1,1,1")
+    for found in browsed(tmp_path, list(wrong), TYPE):
+        assert found["alert"]
+        assert "line 1: a reward must be a finite number, got" in found["text"]
+    counts = [found["text"] for found in browsed(tmp_path, list(right), TYPE)]
+    assert ["A: 1 problems" in text for text in counts] == [True, True, True, False]
+
+
 def test_a_model_is_called_better_where_compare_calls_it_so(tmp_path):
     two, five, six = browsed(
         tmp_path, [["\n".join("0" * n), "\n".join("1" * n)] for n in (2, 5, 6)], TYPE

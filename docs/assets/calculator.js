@@ -78,6 +78,8 @@ const bestOfN = (() => {
     return value;
   }
 
+  const IDS = ["problem", "problem_id", "task_id", "prompt", "id"];
+
   // Map from problem to rewards. With a header that names `reward` a line is a sample; else a line is a problem.
   function parse(text) {
     const lines = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, i) => [line, i + 1]).filter(([line]) => line.trim());
@@ -90,7 +92,7 @@ const bestOfN = (() => {
   }
 
   function samples(lines, cells, header, reward) {
-    const problem = header.findIndex((name) => ["problem", "problem_id", "task_id", "prompt", "id"].includes(name));
+    const problem = header.findIndex((name) => IDS.includes(name));
     if (problem < 0) throw new Error("beside the column reward one must be called problem, problem_id, task_id, prompt or id");
     const found = new Map();
     for (const line of lines) {
@@ -103,8 +105,10 @@ const bestOfN = (() => {
 
   function rows(lines, cells) {
     const isNumber = (cell) => cell === "" || Number.isFinite(Number(cell)) || /^(nan|true|false|null|none|na)$/i.test(cell);
-    const named = lines.length > 1 && lines.slice(1).some((line) => !isNumber(cells(line)[0]));
-    const titled = cells(lines[0]).slice(named ? 1 : 0).some((cell) => !isNumber(cell));
+    // A header names its columns: a first line with numbers in it is a problem, and a bad cell in it an error.
+    const head = cells(lines[0]);
+    const titled = lines.length > 1 && (IDS.includes(head[0].toLowerCase()) || head.every((cell) => cell === "" || !isNumber(cell)));
+    const named = lines.slice(titled ? 1 : 0).some((line) => !isNumber(cells(line)[0]));
     const found = new Map();
     lines.slice(titled ? 1 : 0).forEach((line, i) => {
       const row = cells(line);

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from maxatk.check import MOST_BYTES, MOST_SECONDS, is_number, require
+from maxatk.check import LARGEST, MOST_BYTES, MOST_SECONDS, is_number, require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.settings import refuse_unknown, typed
 
@@ -161,7 +161,11 @@ class Problem:
         for name in ("tests", "visible_tests"):
             tests = fields.get(name, [])
             if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
-                raise DataError(f"problem: {name}: must be a list of objects")
+                raise DataError(
+                    f"problem: {name}: must be a list of objects such as "
+                    '{"input": "2", "output": "4"}; of asserts and of other names '
+                    "`maxatk problems prepare table --map tests=COLUMN` makes them"
+                )
             fields[name] = tuple(TestCase.from_json(test) for test in tests)
         if type(fields.get("answer")) in (int, float):
             fields["answer"] = str(fields["answer"])
@@ -190,6 +194,12 @@ class Sample:
                 allowed = "from 0" if value < 0 else "below 2^63"
                 raise InvalidValueError(
                     f"sample: {name!r} must be an integer {allowed}, got {value!r:.60}"
+                )
+        for name, number in (("logprob", self.logprob), ("entropy", self.entropy)):
+            if number is not None and not -LARGEST <= number <= LARGEST:  # sums of it are finite
+                raise InvalidValueError(
+                    f"sample: {name!r} must be a finite number of at most {LARGEST:g} in size, "
+                    f"got {number!r:.60}"
                 )
 
     def to_json(self) -> dict[str, Any]:

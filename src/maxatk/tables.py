@@ -14,7 +14,26 @@ from maxatk.errors import DataError
 
 Row: TypeAlias = Mapping[str, Any]
 
+MISSING: Any = object()
+"""What `value_at` returns where there is nothing."""
+
 _MOST_ROWS = 16  # of parquet decoded at a time; one row of CodeContests can hold 10 MB
+
+
+def value_at(row: Row, path: str) -> Any:
+    """Return the value at a path such as `a.b.0`, or `MISSING`.
+
+    A field whose own name is the path, dots included, comes first.
+    """
+    if path in row:
+        return row[path]
+    value: Any = row
+    try:
+        for name in path.split("."):
+            value = value[int(name)] if isinstance(value, list) else value[name]
+    except (LookupError, TypeError, ValueError):
+        return MISSING
+    return value
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:

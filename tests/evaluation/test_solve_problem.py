@@ -181,3 +181,13 @@ def test_the_command_solves_a_problem_without_tests(maxatk, tiny_model, tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["rewards"]) == 4
+
+
+def test_a_text_is_a_problem_whose_majority_is_chosen(tiny_model):
+    choice = solve(tiny_model, "print(1)", n=6, settings=SamplingSettings(max_new_tokens=4))
+    assert (choice.problem_id, choice.by, len(choice.rewards)) == ("prompt", "majority", 6)
+    assert choice.reward == max(choice.rewards)
+    with pytest.raises(
+        InvalidValueError, match="has no tests, which the reward of a program needs"
+    ):
+        solve(tiny_model, "print(1)", n=6, by="reward")

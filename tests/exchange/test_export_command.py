@@ -4,10 +4,12 @@ import json
 
 import pytest
 import yaml
+from pyarrow import parquet
 
 from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.exchange.export import Exported, export
 from maxatk.jsonl import write_jsonl
-from maxatk.records import Problem
+from maxatk.records import Outcome, Problem, Sample, Score
 
 ROWS = [
     {"problem_id": p, "sample": s, "reward": r, "length": s, "completion": f"print({s})"}
@@ -106,3 +108,10 @@ def test_the_hub_gets_a_card_samples_and_results_that_its_package_reads(maxatk, 
 def test_a_folder_without_scores_is_refused(maxatk):
     done = maxatk("export", ".", "--to", "jsonl", "--out", "x.jsonl")
     assert (done.returncode, "scores.jsonl: no such file" in done.stderr) == (2, True)
+
+
+def test_a_completion_with_half_a_surrogate_pair_is_exported(tmp_path):
+    sample = Sample("p", 0, "a\ud800b")
+    score = Score("p", 0, 1.0, 0, 0, Outcome.SCORED, 0.0)
+    export([Exported(score, sample, None)], tmp_path / "t.parquet", to="parquet")
+    assert parquet.read_table(tmp_path / "t.parquet")["completion"].to_pylist() == ["a?b"]

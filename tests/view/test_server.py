@@ -28,7 +28,7 @@ from maxatk.records import Outcome, Sample, Score
 from maxatk.training.group_log import GROUPS, GroupLog, prompt_key
 from maxatk.view.answers import Answers
 from maxatk.view.server import View
-from maxatk.view.watched import WatchedTraining, advantages_under, runs_in
+from maxatk.view.watched import WatchedEvaluation, WatchedTraining, advantages_under, runs_in
 from processes import patience
 
 HIT = "document.body.dataset.hit=1"
@@ -485,3 +485,87 @@ def test_the_command_prints_its_address_and_serves_until_it_is_interrupted(tmp_p
     )
     assert done.returncode == 2
     assert "groups.jsonl" in done.stderr
+
+
+BAD_LINES = (
+    b'{"step":1,"log":5}\n',
+    b'{"step":1,"log":{"loss":}}\n',
+    b'{"step":1,"log":' + b"[" * 100_000 + b"}\n",
+    b'{"step":' + b"1" * 5000 + b',"log":{}}\n',
+    b'{"step":1,"training":null}\n',
+    b"nothing at all\n",
+    b"\xff\xfe}\n",
+)
+BAD_GROUPS = (
+    b'{"step":1,"group":"0123456789ab","samples":[1,2],"id":[],"prompt":5}\n',
+    b'{"step":1,"group":"0123456789ab","samples":{"a":1},"id":7}\n',
+    b'{"step":1,"group":"0123456789ab","samples":[{"reward":"x","text":[]},{"reward":NaN}]}\n',
+    b'{"step":1,"group":"0123456789ab","samples":[{"reward":[1],"rewards":5,"tokens":"t"}],}\n',
+    b'{"step":1,"group":"0123456789ab"}\n',
+)
+
+
+def answered(server, path):
+    """Return status and body of an answer, whatever it is."""
+    try:
+        answer, body = ask(server, path)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+    return answer.status, body
+
+
+def test_lines_of_another_hand_are_left_out_and_counted(tmp_path):
+    write(tmp_path / "a", 2)
+    groups = len(WatchedTraining(tmp_path / "a").groups[1])
+    with (tmp_path / "a" / GROUPS).open("ab") as file:
+        file.write(b"".join(BAD_LINES + BAD_GROUPS))
+        file.write(b'{"step":3,"log":{"loss":NaN,"reward":0.5}}\n')
+    watched = WatchedTraining(tmp_path / "a")
+    assert watched.left_out == len(BAD_LINES)
+    assert f"{len(BAD_LINES)} lines that cannot be read" in watched.progress
+    assert watched.log[-1] == {"loss": None, "reward": 0.5, "step": 3}
+    with View({"a": watched}) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        asked = ["api/state", "api/tables?most=50", "api/groups?run=0&step=1", "api/groups?text=x"]
+        places = range(groups + len(BAD_GROUPS))
+        asked += [f"api/group?run=0&step=1&place={place}" for place in places]
+        asked += [f"{path}&method=bon_loo1" for path in asked[4:]]
+        for path in asked:
+            status, body = answered(server, path)
+            assert status in (200, 400), path
+            json.loads(body, parse_constant=pytest.fail)
+        (tmp_path / "a").rename(tmp_path / "moved")
+        status, body = answered(server, "api/state")
+        assert (status, "No such file" in json.loads(body)["error"]) == (400, True)
+        server.shutdown()
+
+
+def test_a_line_without_an_end_does_not_hide_what_came_before_it(tmp_path):
+    write(tmp_path / "a", 2)
+    size = (tmp_path / "a" / GROUPS).stat().st_size
+    with (tmp_path / "a" / GROUPS).open("r+b") as file:
+        file.truncate(size + (200 << 20))
+    watched = WatchedTraining(tmp_path / "a")
+    assert sorted(watched.groups) == [1, 2]
+    with (tmp_path / "a" / GROUPS).open("ab") as file:
+        file.write(
+            b"\n" + json.dumps({"step": 3, "log": {"loss": 1}}, separators=(",", ":")).encode()
+        )
+        file.write(b"\n")
+    watched.refresh()
+    assert watched.log[-1] == {"loss": 1, "step": 3}
+
+
+@pytest.mark.parametrize("settings", [5, {"sampling": True}, {"problems": []}, {"sampling": {}}])
+def test_a_manifest_of_another_hand_is_no_reason_to_end(tmp_path, settings):
+    an_evaluation(tmp_path / "e")
+    (tmp_path / "e" / "manifest.json").write_text(json.dumps({"settings": settings}))
+    assert "samples verified" in WatchedEvaluation(tmp_path / "e").progress
+
+
+@pytest.mark.parametrize("port", [99999, -1])
+def test_a_port_that_is_none_is_refused(tmp_path, port):
+    write(tmp_path / "a", 1)
+    with pytest.raises(InvalidValueError, match="port: must be "):
+        View({"a": WatchedTraining(tmp_path / "a")}, port=port)

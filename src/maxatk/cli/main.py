@@ -43,7 +43,7 @@ COMMANDS: dict[str, CommandRow] = {
     "eval": CommandRow(
         "sample a model on problems, run the programs, compute max@k and pass@k",
         resumes=True,
-        lists=("k", "stop"),
+        lists=("k", "stop", "map"),
     ),
     "solve": CommandRow("print the best of many programs for one problem", lists=("stop",)),
     "score": CommandRow(

@@ -84,7 +84,10 @@ class Command(RunRecipe):
             raise InvalidValueError(
                 "score: --budget is for one file of --rewards, without --column"
             )
-        if len(files) > 1:
+        tasks = _tasks_of(files)
+        if tasks:
+            _print_tasks(self, tasks)
+        elif len(files) > 1:
             _print_steps(self, files)
         elif budgets:
             _score_rewards(self, files[0], self.out)
@@ -121,6 +124,7 @@ class Command(RunRecipe):
             )
 
 
+_OF_LM_EVAL = re.compile(r"samples_(.+)_\d{4}-\d\d-\d\dT[\d.:-]+\.jsonl")
 _OF_A_MODEL = ("config.json", "adapter", GROUPS)  # in the folder of one that maxatk trained
 
 
@@ -140,6 +144,35 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             raise MissingFileError(f"rewards: no file ending in {', '.join(TABLES)} at {path}")
         files += tables
     return sorted(files, key=lambda file: natural(str(file)))
+
+
+def _tasks_of(files: Sequence[Path]) -> dict[str, Path]:
+    """Return the files by their tasks where they are a folder of lm-eval, several of its logs."""
+    tasks: dict[str, Path] = {}
+    for file in files:
+        match = _OF_LM_EVAL.fullmatch(file.name)
+        if match is None:
+            return {}
+        if match[1] in tasks:
+            raise InvalidValueError(
+                f"rewards: {tasks[match[1]].name} and {file.name} are of one task; name one of them"
+            )
+        tasks[match[1]] = file
+    return tasks if len(tasks) > 1 else {}
+
+
+def _print_tasks(command: Command, tasks: Mapping[str, Path]) -> None:
+    """Score the log of every task into a folder of its own, and print them together."""
+    with OutFolder(command.out, "score", tuple(tasks)).alone():
+        by_task = {
+            task: _score_rewards(command, file, command.out / task) for task, file in tasks.items()
+        }
+    rows: list[TidyRow] = []
+    for task, results in by_task.items():
+        rows += output.metric_rows(results, (), {"task": task})
+    groups = {f"{task} ({len(results.ids)})": results for task, results in by_task.items()}
+    table = groups_table(groups, heading="task (problems)", ks=command.k or KS)
+    output.emit({"tasks": Output(rows, table)}, command.output_format)
 
 
 def _print_steps(command: Command, files: Sequence[Path]) -> None:

@@ -114,7 +114,10 @@ def _problem(command: Command) -> Problem:
         or (command.tests is not None and not of_files)
         or (of_files and by_tests and command.tests is None)
     ):
-        raise InvalidValueError("solve: give either --problems (and --id) or --prompt and --tests")
+        raise InvalidValueError(
+            "solve: give either --problems (and --id) or --prompt and --tests; --select majority "
+            "chooses without tests"
+        )
     if command.prompt is not None:
         return _problem_of_files(command.prompt, command.tests, command.entry_point)
     if command.id is not None:

@@ -61,15 +61,18 @@ class RunRecipe:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalRecipe(ModelSettings, RunRecipe):
-    """A run that draws its samples: the keys of `RunRecipe` and of `ModelSettings`, and two more.
+    """A run that draws its samples: the keys of `RunRecipe` and of `ModelSettings`, and three more.
 
     Args:
         model: A local model folder, a hub name, or the name a server knows.
         sampling: How completions are sampled.
+        map: Where the fields of problems are, as prompt=COLUMN tests=path.to.cases, for `problems`
+            in a table of any other form; `maxatk problems prepare table` takes the same.
     """
 
     model: str
     sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
+    map: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ModelSettings.__post_init__(self)

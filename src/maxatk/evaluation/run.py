@@ -26,6 +26,7 @@ from maxatk.evaluation.siblings import SHARD, check_siblings
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission, read_submissions, submission
 from maxatk.evaluation.tally import build_results
+from maxatk.exchange import parse_mapping
 from maxatk.folders import TRAIN_RECORD, file_digest, read_training, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.models import prompt_difference
@@ -188,7 +189,9 @@ class SampledEvaluation(Evaluation):
     ) -> None:
         reads = {"model": recipe.model, "adapter": recipe.adapter}
         folder.out_folder(recipe.folder, reads=reads).check()  # before a model is loaded
-        problems = read_problems(recipe.problems, limit=recipe.limit)
+        problems = read_problems(
+            recipe.problems, limit=recipe.limit, mapping=parse_mapping(recipe.map)
+        )
         samples = recipe.sampling.samples
         super().__init__(recipe, problems, verifier, fewest=samples)
         self.total = len(self.problems) * samples

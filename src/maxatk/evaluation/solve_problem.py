@@ -57,10 +57,10 @@ class Choice:
 
 def solve(
     model: str | Path,
-    problem: Problem,
+    problem: Problem | str,
     *,
     n: int = 64,
-    by: str = "reward",
+    by: str | None = None,
     settings: SamplingSettings | None = None,
     model_settings: ModelSettings | None = None,
     verifier: Verifier | None = None,
@@ -74,9 +74,10 @@ def solve(
 
     Args:
         model: A local folder, a hub name, or the name a server knows.
-        problem: What is to be solved.
+        problem: What is to be solved: a text is a prompt without tests or an answer.
         n: The most samples drawn, whatever `settings` say.
-        by: "reward", "likelihood", "visible-tests" or "majority".
+        by: "reward", "likelihood", "visible-tests" or "majority"; the reward if not given, and the
+            majority for a text.
         settings: How they are drawn.
         model_settings: How the model is run; 8 samples at a time by default.
         verifier: One that is open, and stays so; one of its own by default.
@@ -87,6 +88,10 @@ def solve(
     sample has what `by` needs), MissingFileError, MissingDependencyError (backend) and ServerError.
     """
     whole("n", n, 1)
+    if by is None:
+        by = "majority" if isinstance(problem, str) else "reward"
+    if isinstance(problem, str):
+        problem = Problem("prompt", problem)
     _refuse_way(problem, by, reward)
     settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
 

@@ -109,7 +109,8 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of samples_*.jsonl (`--log_samples`): a document under one of its filters.
 
-    The metric is the reward; a repeated document has one for all its responses, so they have none.
+    The first metric is the reward, and all are columns, such as acc and acc_norm. A repeated
+    document has one for all its responses, so they have none.
     """
     if row.get("filter") != mapping.get("filter", row.get("filter")):
         return []
@@ -118,16 +119,21 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     requests = log.field(row, "resps")
     one_request = isinstance(requests, list) and len(requests) == 1
     responses: Any = requests[0] if one_request else None
-    if not log.is_list_of(str, responses):
-        raise DataError(
-            "field 'resps': must be one list of generated texts; a task of multiple choice has "
-            f"none, got {requests!r:.60}"
-        )
-    names = log.field(row, "metrics", "a list of texts") if len(responses) == 1 else []
+    names = log.field(row, "metrics", "a list of texts")
     metrics = log.numbers({name: row.get(name) for name in names})
-    paths = {"problem_id": "doc_id", "prompt": "arguments.gen_args_0.arg_0", "answer": "target"}
-    sample = log.sample_at(row, paths, metrics)
     reward = next(iter(metrics.values()), None)
+    paths = {"problem_id": "doc_id", "prompt": "arguments.gen_args_0.arg_0", "answer": "target"}
+    if not log.is_list_of(str, responses):
+        if reward is None:
+            raise DataError(
+                "field 'resps': must be one list of generated texts, or metrics of multiple "
+                f"choice, got {requests!r:.60}"
+            )
+        return [dataclasses.replace(log.sample_at(row, paths, metrics), sample=0, reward=reward)]
+    if len(responses) > 1:
+        metrics = {}
+        reward = None
+    sample = log.sample_at(row, paths, metrics)
     return [
         dataclasses.replace(sample, sample=number, completion=response, reward=reward)
         for number, response in enumerate(responses)

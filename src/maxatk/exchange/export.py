@@ -125,9 +125,17 @@ def write_table(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         import pyarrow
         from pyarrow import parquet
     names = dict.fromkeys(name for row in rows for name in row)
-    table = pyarrow.table({name: [row.get(name) for row in rows] for name in names})
+    columns = {name: [_storable(row.get(name)) for row in rows] for name in names}
+    table = pyarrow.table(columns)
     with atomic_write(out) as partial:
         parquet.write_table(table, partial)
+
+
+def _storable(value: Any) -> Any:
+    """Return a value as parquet holds it: a lone surrogate, which is no text there, becomes ?."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value
 
 
 def flat(row: Exported) -> dict[str, Any]:

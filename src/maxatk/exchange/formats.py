@@ -9,6 +9,7 @@ from maxatk.exchange import log
 from maxatk.exchange.evaluator_logs import EVALUATOR_LOGS
 from maxatk.exchange.log import LogFormat, LogRow, RawRow
 from maxatk.exchange.trainer_logs import TRAINER_LOGS
+from maxatk.exchange.wide import several_rewards
 from maxatk.records import Sample
 
 OURS = "samples"
@@ -36,6 +37,9 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 
 def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a plain table; a row of a completion without a reward is one to be verified."""
+    of_problem = several_rewards(row, mapping)
+    if of_problem is not None:
+        return of_problem
     needed = ["problem_id"]
     if "reward" in row or row.get("completion") is None:
         needed.append("reward")

@@ -12,6 +12,7 @@ from maxatk.check import LARGEST
 from maxatk.conversations import completion_text, transcript
 from maxatk.errors import DataError
 from maxatk.records import Sample
+from maxatk.tables import MISSING, value_at
 
 RawRow: TypeAlias = Mapping[str, Any]
 
@@ -19,7 +20,6 @@ PlacedRow: TypeAlias = tuple[str, Any]
 """Where a row stands, for messages, and the object there, or the line of JSON that holds it."""
 
 _ASSISTANT = "assistant"
-_MISSING: Any = object()
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "an object": lambda value: isinstance(value, Mapping),
@@ -94,7 +94,7 @@ def sample_at(
     optional = ("sample", "prompt", "answer", "rollout", "turn", "turns")
     fields: dict[str, Any] = {}
     for name, path in paths.items():
-        value = field(row, path, absent=None if name in optional else _MISSING)
+        value = field(row, path, absent=None if name in optional else MISSING)
         fields[name] = conversation(value) if name == "prompt" else typed(name, value, path)
         if name == "completion" and is_list_of(Mapping, value):
             fields.setdefault("turns", turns_of(value))
@@ -119,29 +119,20 @@ def typed(name: str, value: Any, path: str) -> Any:
     return _READERS[name](value, path)
 
 
-def field(row: RawRow, path: str, kind: str = "", *, absent: Any = _MISSING) -> Any:
+def field(row: RawRow, path: str, kind: str = "", *, absent: Any = MISSING) -> Any:
     """Return the value at a path such as `a.b.0`, of a kind in `_KINDS` if one is given.
 
     A field whose own name is the path, dots included, comes first. `absent`, if given, stands for
     what is missing or null. Raises DataError naming the field, what it is and what was wanted.
     """
-    value = row[path] if path in row else _inside(row, path)
-    if value is _MISSING and absent is _MISSING:
+    value = value_at(row, path)
+    if value is MISSING and absent is MISSING:
         names = ", ".join(sorted(map(str, row)))
         raise DataError(f"field {path!r}: is missing; got {names}")
-    if value is _MISSING or (value is None and absent is not _MISSING):
+    if value is MISSING or (value is None and absent is not MISSING):
         return absent
     if kind and not _KINDS[kind](value):
         raise DataError(f"field {path!r}: must be {kind}, got {value!r:.60}")
-    return value
-
-
-def _inside(value: Any, path: str) -> Any:
-    try:
-        for name in path.split("."):
-            value = value[int(name)] if isinstance(value, list) else value[name]
-    except (LookupError, TypeError, ValueError):
-        return _MISSING
     return value
 
 

@@ -23,6 +23,7 @@ from maxatk.conversations import completion_text, transcript
 from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+from maxatk.objectives.best_of import BEFORE
 
 _TRL_FIELDS = ("step", "prompt", "completion", "advantage")
 _VERL_OUTPUT = re.compile(r"(?P<session>.+_\d+)_\d+")  # {prompt}_{session}_{output}
@@ -37,6 +38,8 @@ def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     rewards = [name for name in row if name in columns or name in missing]
     rewards = [name for name in rewards if name not in _TRL_FIELDS]
     paths = {"prompt": "prompt", "completion": "completion"}
+    if BEFORE in rewards:
+        rewards = [BEFORE]  # what `best_of` returned to the trainer are its advantages
     if "reward" not in mapping:
         if len(rewards) != 1:
             raise DataError(

@@ -25,6 +25,9 @@ Reward: TypeAlias = Callable[..., "Values | Awaitable[Values]"]
 
 MARK = "maxatk_best_of"  # the attribute of the functions that `best_of` made
 
+BEFORE = "reward before best_of"
+"""The column of TRL's logged completions with the rewards that `best_of` was given."""
+
 _ALLOWED = {
     "scale_rewards": ("none", False),
     "multi_objective_aggregation": ("sum_then_normalize",),
@@ -240,7 +243,7 @@ def _log(
     """Hand the reward, max@k and the share of silent groups to the log that TRL's columns offer."""
     log_extra = columns.get("log_extra")
     if log_extra is not None:
-        log_extra("reward before best_of", rewards.tolist())
+        log_extra(BEFORE, rewards.tolist())
     log_metric = columns.get("log_metric")
     if log_metric is None:
         return

@@ -38,15 +38,24 @@ class Loaded(NamedTuple):
 
 
 def read_problems(
-    problems: str | Path | Sequence[Problem], *, limit: int | None = None
+    problems: str | Path | Sequence[Problem],
+    *,
+    limit: int | None = None,
+    mapping: Mapping[str, str] | None = None,
 ) -> dict[str, Problem]:
     """Return problems by their id, the first `limit` of them.
 
-    `problems` is a name for `load_problems`, or a list. Raises as `load_problems` and
-    `problems_by_id`, and InvalidValueError for tests that the verifier would refuse.
+    `problems` is a name for `load_problems`, or a list; with a `mapping` a file of any table, whose
+    options of the benchmark `table` it has, such as {"prompt": "question"}. Raises as
+    `load_problems` and `problems_by_id`, InvalidValueError for tests that the verifier refuses.
     """
     if isinstance(problems, (str, Path)):
-        by_id = problems_by_id(load_problems(problems, limit=limit), source=str(problems))
+        loaded = (
+            load_problems("table", file=problems, options=mapping, limit=limit)
+            if mapping
+            else load_problems(problems, limit=limit)
+        )
+        by_id = problems_by_id(loaded, source=str(problems))
     else:
         by_id = problems_by_id(problems[:limit], source="problems")
     for problem in by_id.values():
@@ -101,7 +110,10 @@ def load_problems(
             _log.warning("%s: %d rows were left out: %s", name, len(loaded.left_out), counted)
         return [solved.problem for solved in loaded.solved]
     if Path(name).suffix != ".jsonl":
-        raise unknown_name("problems", name, [*BENCHMARKS, "a path ending in .jsonl"])
+        allowed = [*BENCHMARKS, "a path ending in .jsonl"]
+        if Path(name).is_file():
+            allowed.append("any other table with --map prompt=COLUMN")
+        raise unknown_name("problems", name, allowed)
     if any(value is not None for value in (split, file, revision, options)):
         raise InvalidValueError(
             "split, file, revision, options: are for benchmarks; a problems.jsonl has none of them"

@@ -190,6 +190,8 @@ class Source:
             return outcome if isinstance(outcome, LeftOut) else _with_distinct_tests(outcome)
         except KeyError as error:
             missing = error.args[0]
+            if self.benchmark == "table":
+                remedy = f"--map FIELD=COLUMN or FIELD=path.to.value says where it is; {remedy}"
             raise DataError(
                 f"{row_name}: missing column {missing!r}; got {sorted(row)}; {remedy}"
             ) from error

@@ -45,6 +45,15 @@ class Decision:
         """Every other model against the baseline, at each k."""
         return [test for test in self.tests if test.second == self.comparison.baseline.name]
 
+    def best_at(self, k: int) -> list[str]:
+        """Return the model with the highest mean at one k, and those whose mean reads the same."""
+        texts = {
+            name: mean_cell(self.comparison.run(name).metric(self.metric, k)).text
+            for name in self.leaders[k]
+        }
+        highest = texts[self.leaders[k][0]]
+        return [name for name, text in texts.items() if text == highest]
+
     def advice(self, k: int) -> str:
         """Return the verdict at one k as one sends it to a colleague, in a sentence or two."""
         best, *tied = self.leaders[k]

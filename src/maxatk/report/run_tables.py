@@ -167,8 +167,8 @@ def winners(decision: Decision) -> Table:
     # In the order in which they lead, from the smallest k on.
     names = list(dict.fromkeys(name for leaders in decision.leaders.values() for name in leaders))
     columns: dict[str, Sequence[Cell | str]] = {"best of N": names}
-    for k, (best, *tied) in decision.leaders.items():
-        word_of = {best: "best", **dict.fromkeys(tied, "tied")}
+    for k, leaders in decision.leaders.items():
+        word_of = {**dict.fromkeys(leaders, "tied"), **dict.fromkeys(decision.best_at(k), "best")}
         words = [word_of.get(name, "") for name in names]
         columns[str(k)] = [Cell(word, mark=word) for word in words]
     return table_of(columns)

@@ -14,6 +14,7 @@ from maxatk.problems.benchmarks import (
     livecodebench,
     mathematics,
     mbpp,
+    table,
 )
 
 BENCHMARKS: dict[str, base.Benchmark] = {
@@ -28,5 +29,6 @@ BENCHMARKS: dict[str, base.Benchmark] = {
     "humaneval": humaneval.BENCHMARK,
     "apps": apps.BENCHMARK,
     **mathematics.BENCHMARKS,
+    "table": table.BENCHMARK,
 }
 """Name -> benchmark; a new one is a module with a `BENCHMARK` and one line here."""

@@ -1,11 +1,9 @@
-"""Mathematics with one final answer: GSM8K, MATH-500, AIME, and any other table of questions."""
+"""Mathematics with one final answer: GSM8K, MATH-500 and AIME."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
-from typing import Any
 
 from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
@@ -68,57 +66,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-@dataclasses.dataclass(frozen=True)
-class TableOptions(base.RowOptions):
-    """`hub` and `config` name a data set, where no file is given.
-
-    `prompt`, `answer` and `id` (None: a digest of the prompt) are columns. A prompt is a text, or a
-    conversation of one user's turn after at most one of the system. With `instruct` a sentence asks
-    for a boxed answer. The other columns that hold a text or a number go into `meta`.
-    """
-
-    hub: str | None = None
-    config: str | None = None
-    prompt: str = "prompt"
-    answer: str = "answer"
-    id: str | None = None
-    instruct: bool = False
-
-
-def table(row: base.Row, options: TableOptions) -> base.Converted:
-    """Return the problem of a row of any table with a question and an answer."""
-    text = _text_of(row[options.prompt])
-    name = _digest(str(row[options.prompt])) if options.id is None else str(row[options.id])
-    if text is None:
-        return base.LeftOut(name, "its prompt is no text and no conversation of one user's turn")
-    if row[options.answer] in (None, ""):
-        return base.LeftOut(name, "has no answer")
-    meta = {
-        column: value
-        for column, value in row.items()
-        if column not in (options.prompt, options.answer, options.id)
-        and isinstance(value, (str, int, float))
-    }
-    problem = Problem(
-        id=name,
-        prompt=asked(text, options.prompt_style) if options.instruct else text,
-        answer=str(row[options.answer]),
-        source=options.hub or "table",
-        meta=meta,
-    )
-    return base.SolvedProblem(problem, None)
-
-
-def _text_of(prompt: Any) -> str | None:
-    """Return a prompt as one text; None for a conversation with other turns."""
-    if isinstance(prompt, str):
-        return prompt
-    turns = [(turn["role"], turn["content"]) for turn in prompt]
-    if [role for role, _ in turns] not in (["user"], ["system", "user"]):
-        return None
-    return "\n\n".join(content for _, content in turns)
-
-
 BENCHMARKS = {
     "gsm8k": base.Benchmark(
         hub="openai/gsm8k",
@@ -153,14 +100,5 @@ BENCHMARKS = {
         licence="Apache 2.0",
         size="30 rows",
         convert=aime,
-    ),
-    "table": base.Benchmark(
-        hub="",
-        splits=("train", "validation", "test"),
-        default_split="train",
-        licence="that of the table",
-        size="any",
-        convert=table,
-        options=TableOptions,
     ),
 }

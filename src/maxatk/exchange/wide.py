@@ -1,0 +1,68 @@
+"""Tables with a row a problem: a column, or an item of a list, for each of its samples."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from maxatk.exchange import log
+from maxatk.exchange.log import LogRow, RawRow
+from maxatk.tables import value_at
+
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
+
+
+def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | None:
+    """Return the samples of a row that has all rewards of a problem, None for another row.
+
+    It is `{"problem_id": "p", "reward": [0, 1]}`, a line `id, r0, r1, r2` of a table whose
+    `--map problem_id=id`, or `{"p": [0, 1], "q": [1, 1]}` of several problems. Empty cells are no
+    samples. Raises DataError for what is no reward.
+    """
+    if "problem_id" not in row and "problem_id" not in mapping:
+        if row and all(_is_list_of_numbers(value) for value in row.values()):
+            return [
+                sample for name, values in row.items() for sample in _samples(str(name), values)
+            ]
+        return None
+    id_path = mapping.get("problem_id", "problem_id")
+    problem_id = log.identifier(log.field(row, id_path), id_path)
+    if "reward" in row or "reward" in mapping:
+        values = value_at(row, mapping.get("reward", "reward"))
+        return list(_samples(problem_id, values)) if _is_list_of_numbers(values) else None
+    if row.get("completion") is not None or "completion" in mapping:
+        return None
+    names = _numbered_names(row, without=id_path)
+    if names is None:
+        return None
+    return list(_samples(problem_id, [row[name] for name in names]))
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        item is None or isinstance(item, (bool, int, float)) for item in value
+    )
+
+
+def _samples(problem_id: str, values: Iterable[Any]) -> Iterable[LogRow]:
+    for number, value in enumerate(values):
+        if value is not None and value != "":
+            yield LogRow(problem_id, number, reward=log.reward(value, f"reward of sample {number}"))
+
+
+def _numbered_names(row: RawRow, *, without: str) -> list[str] | None:
+    """Return the columns r0, r1, ... of a row in order, from 0 or 1; None unless one set is all."""
+    places_of: dict[str, dict[int, str]] = defaultdict(dict)
+    for name in row:
+        match = _NUMBERED.fullmatch(str(name)) if name != without else None
+        if match is not None:
+            places_of[match[1]][int(match[2])] = name
+    sets = [places for places in places_of.values() if len(places) > 1]
+    if len(sets) != 1:
+        return None
+    numbers = sorted(sets[0])
+    if numbers[0] > 1 or numbers[-1] - numbers[0] != len(numbers) - 1:
+        return None
+    return [sets[0][number] for number in numbers]

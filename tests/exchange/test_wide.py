@@ -1,0 +1,118 @@
+"""Tables with a row a problem, multiple choice, and a folder of lm-eval's logs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from maxatk import max_at_k
+from maxatk.errors import DataError
+from maxatk.exchange import read_log
+from maxatk.jsonl import write_jsonl
+
+REWARDS = {"p0": [0.0, 1.0, 0.5], "p1": [1.0, 0.0]}
+
+
+def read(path, **mapping):
+    samples = read_log(path, mapping=mapping)
+    found = {}
+    for sample in samples:
+        found.setdefault(sample.problem_id, {})[sample.sample] = sample.reward
+    return found
+
+
+EXPECTED = {name: dict(enumerate(rewards)) for name, rewards in REWARDS.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mapping"),
+    [
+        ("t.csv", "problem_id,r0,r1,r2\np0,0,1,0.5\np1,1,0,\n", {}),
+        ("t.csv", "id;try 1;try 2;try 3;level\np0;0;1;0.5;2\np1;1;0;;9\n", {"problem_id": "id"}),
+        ("t.csv", "problem_id,2,1,0\np0,0.5,1,0\np1,,0,1\n", {}),
+        ("t.json", json.dumps(REWARDS), {}),
+        ("t.jsonl", "".join(json.dumps({p: r}) + "\n" for p, r in REWARDS.items()), {}),
+        ("t.jsonl", "".join(json.dumps({"q": p, "all": r}) + "\n" for p, r in REWARDS.items()),
+         {"problem_id": "q", "reward": "all"}),
+    ],
+)  # fmt: skip
+def test_a_row_may_have_all_samples_of_a_problem(tmp_path, name, content, mapping):
+    (tmp_path / name).write_text(content)
+    assert read(tmp_path / name, **mapping) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("problem_id,r0,r2", "field 'reward': is missing"),
+        ("problem_id,a0,a1,b0,b1", "field 'reward': is missing"),
+        ("problem_id,r5,r6", "field 'reward': is missing"),
+        ("id,r0,r1", "field 'problem_id': is missing"),
+    ],
+)
+def test_columns_that_may_be_something_else_are_not_guessed(tmp_path, header, message):
+    (tmp_path / "t.csv").write_text(header + "\n" + ",".join("1" * (header.count(",") + 1)) + "\n")
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "t.csv")
+
+
+def choice(doc, right):
+    return {
+        "doc_id": doc,
+        "target": "1",
+        "arguments": {"gen_args_0": {"arg_0": f"Q{doc}", "arg_1": " a"}},
+        "resps": [[["-1.5", "False"]], [["-0.5", "True"]]],
+        "filtered_resps": [["-1.5", "False"], ["-0.5", "True"]],
+        "filter": "none",
+        "metrics": ["acc", "acc_norm"],
+        "acc": 1.0,
+        "acc_norm": float(right),
+    }
+
+
+def test_multiple_choice_is_rewards_by_any_of_its_metrics(tmp_path, maxatk):
+    path = tmp_path / "samples_arc_easy_2026-08-01T10-00-00.000000.jsonl"
+    write_jsonl(path, [choice(n, n % 2) for n in range(4)])
+    samples = read_log(path)
+    assert [sample.reward for sample in samples] == [1.0] * 4
+    assert [sample.columns["acc_norm"] for sample in samples] == [0.0, 1.0, 0.0, 1.0]
+    done = maxatk(
+        "score", "--rewards", path, "--column", "acc_norm", "--out", "o", "--output-format", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["metrics"]
+    assert [row["mean"] for row in rows if row["metric"] == "max@k"] == [0.5]
+
+
+def test_a_folder_of_lm_eval_is_a_task_a_file(tmp_path, maxatk):
+    logs = tmp_path / "logs"
+    stamp = "2026-08-01T10-00-00.000000.jsonl"
+    for task, right in (("arc_easy", 1), ("arc_challenge_2", 0)):
+        write_jsonl(
+            logs / f"samples_{task}_{stamp}", [{**choice(n, 1), "acc": right} for n in range(3)]
+        )
+    done = maxatk("score", "--rewards", "logs", "--out", "o", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    means = {row["task"]: row["mean"] for row in json.loads(done.stdout)["tasks"]}
+    assert means == {"arc_easy": 1.0, "arc_challenge_2": 0.0}
+    assert maxatk("score", "--rewards", "logs", "--out", "o").returncode == 0
+    assert sorted(folder.name for folder in (tmp_path / "o").iterdir()) == sorted(means)
+    write_jsonl(logs / f"samples_arc_easy_2026-08-02{stamp[10:]}", [choice(0, 1)])
+    again = maxatk("score", "--rewards", "logs", "--out", "p")
+    assert again.returncode == 2
+    assert "are of one task; name one of them" in again.stderr
+
+
+def test_a_wide_table_gives_the_metrics_of_a_long_one(tmp_path, maxatk):
+    rewards = np.random.default_rng(0).random((5, 4)).round(2)
+    lines = [f"q{n}," + ",".join(map(str, row)) for n, row in enumerate(rewards)]
+    (tmp_path / "t.csv").write_text("\n".join(["problem_id,s0,s1,s2,s3", *lines, ""]))
+    done = maxatk("score", "--rewards", "t.csv", "--out", "o", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    means = {
+        row["k"]: row["mean"]
+        for row in json.loads(done.stdout)["metrics"]
+        if row["metric"] == "max@k"
+    }
+    for k in (1, 2, 4):
+        assert means[k] == pytest.approx(max_at_k(rewards, k).mean(), abs=1e-6)

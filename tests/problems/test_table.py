@@ -1,0 +1,103 @@
+"""A table of one's own: where its fields are, and tests in every usual form."""
+
+import json
+
+import pytest
+
+from maxatk.errors import DataError
+from maxatk.problems import load_problems
+from maxatk.records import TestCase
+from maxatk.verifier import Verifier, problem_job
+from tiny import one_thread, tiny_model  # noqa: F401
+
+CASES = [{"stdin": "2", "stdout": "4"}, {"stdin": "3", "stdout": 9}]
+PAIRS = (TestCase(input="2", output="4"), TestCase(input="3", output="9"))
+ASSERTS = ["assert square(2) == 4", "assert square(max(1, 3)) == 9"]
+
+
+def read(tmp_path, row, **options):
+    (tmp_path / "mine.json").write_text(json.dumps([row]))
+    return load_problems("table", file=tmp_path / "mine.json", options=options)
+
+
+def test_paths_lead_to_fields_inside_others(tmp_path):
+    row = {"task": {"statement": "Square it.", "uid": 7}, "cases": CASES, "level": 3}
+    options = {"prompt": "task.statement", "id": "task.uid", "tests": "cases"}
+    (problem,) = read(tmp_path, row, **options, input="stdin", output="stdout")
+    assert (problem.id, problem.prompt, problem.meta) == ("7", "Square it.", {"level": 3})
+    assert problem.tests == PAIRS
+    assert problem.answer is None
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        ({"tests": [{"input": "2", "output": "4"}, {"input": "3", "output": "9"}]}, {}),
+        ({"tests": json.dumps(CASES)}, {"input": "stdin", "output": "stdout"}),
+        ({"io": {"input": ["2", "3"], "output": ["4", "9"]}}, {"tests": "io"}),
+        ({"in": ["2", "3"], "out": ["4", "9"]}, {"input": "in", "output": "out"}),
+    ],
+)
+def test_tests_of_input_and_output_in_every_form(tmp_path, value, options):
+    (problem,) = read(tmp_path, {"prompt": "Square it.", **value}, **options)
+    assert problem.tests == PAIRS
+
+
+@pytest.mark.parametrize("value", [ASSERTS, "\n".join(ASSERTS), json.dumps(ASSERTS)])
+def test_asserts_are_tests_that_verify_programs(tmp_path, value):
+    (problem,) = read(tmp_path, {"prompt": "Square it.", "checks": value}, tests="checks")
+    assert problem.entry_point == "square"
+    jobs = [
+        problem_job(f"def square(n):\n    return {body}", problem) for body in ("n * n", "n + 2")
+    ]
+    with Verifier(workers=1) as verifier:
+        assert [verdict.reward for verdict in verifier.verify_many(jobs)] == [1.0, 0.5]
+
+
+def test_input_and_output_of_another_meaning_are_no_tests(tmp_path):
+    row = {"instruction": "Say it.", "input": "in French", "output": "Bonjour", "tests": 3}
+    (problem,) = read(tmp_path, row, prompt="instruction", answer="output")
+    assert (problem.answer, problem.tests) == ("Bonjour", ())
+    assert problem.meta == {"input": "in French", "tests": 3}
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "message"),
+    [
+        ({"q": "x"}, {}, r"missing column 'prompt'; got \['q'\]; --map FIELD=COLUMN or FIELD=path"),
+        ({"prompt": "x"}, {"answer": "a.b"}, r"missing column 'a\.b'"),
+        (
+            {"prompt": "x", "t": 5},
+            {"tests": "t"},
+            "tests: must be a list of .*, or of texts such as",
+        ),
+        (
+            {"prompt": "x", "t": [{"a": 1}]},
+            {"tests": "t"},
+            "tests: must be a list of .*got {'a': 1}",
+        ),
+        ({"prompt": "x", "t": ["assert 1"]}, {"tests": "t"}, "must all call one function, got"),
+        ({"prompt": "x", "t": ["assert f("]}, {"tests": "t"}, "an assert is no Python"),
+        (
+            {"prompt": "x", "i": ["1"], "o": []},
+            {"input": "i", "output": "o"},
+            "1 inputs and 0 outputs",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_with_the_way_to_map_it(tmp_path, row, options, message):
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, row, **options)
+
+
+def test_an_evaluation_reads_a_table_by_the_same_map(tmp_path, maxatk, tiny_model):  # noqa: F811
+    (tmp_path / "mine.csv").write_text('frage;faelle\nprint(1);"[{""i"": """", ""o"": ""1""}]"\n')
+    done = maxatk(
+        *("eval", "--model", tiny_model, "--problems", "mine.csv", "--out", "run"),
+        *("--map", "prompt=frage", "tests=faelle", "--map", "input=i", "output=o"),
+        *("--samples", "2", "--max-new-tokens", "2", "--progress", "none"),
+    )
+    assert done.returncode == 0, done.stderr
+    done = maxatk("eval", "--model", tiny_model, "--problems", "mine.csv", "--out", "other")
+    assert done.returncode == 2
+    assert "any other table with --map prompt=COLUMN" in done.stderr
