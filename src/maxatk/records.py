@@ -26,6 +26,7 @@ class Outcome(str, enum.Enum):
     COMPILE_ERROR = "compile_error"
     ENDED = "ended"  # well, in a run whose output is compared with nothing
     UNFINISHED_THOUGHT = "unfinished_thought"  # the reasoning never ends: there is no answer
+    OTHER_LANGUAGE = "other_language"  # the answer is in a language that the problem does not take
     NOT_RUN = "not_run"
     INFRA_ERROR = "infra_error"
     SCORED = "scored"  # a reward that no tests gave: a function's, or one from outside
@@ -84,6 +85,10 @@ _MOST = {
     "memory_limit_mb": MOST_BYTES >> 20,
     "tolerance": sys.float_info.max,
 }
+_TEXTS = (
+    "entry_point", "starter_code", "compare", "checker", "source", "answer", "language",
+    "checker_language",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +100,7 @@ class Problem:
 
     `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None for the verifier's own;
     `compare` names a rule of the verifier, `checker` is the program of the rule of that name.
+    `language` is that of the programs, `checker_language` that of the checker, None for Python.
     `tolerance` is the absolute or relative error that floats inside the values of calls may have,
     None for 0.
     """
@@ -113,6 +119,8 @@ class Problem:
     visible_tests: tuple[TestCase, ...] = ()
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tolerance: float | None = None
+    language: str | None = None
+    checker_language: str | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -121,7 +129,7 @@ class Problem:
             value = getattr(self, name)
             require(isinstance(value, str), f"Problem.{name}", "a string", value)
         where = f"Problem {self.id!r}"
-        for name in ("entry_point", "starter_code", "compare", "checker", "source", "answer"):
+        for name in _TEXTS:
             value = getattr(self, name)
             allowed = "text or a number" if name == "answer" else "text"
             require(isinstance(value, (str, type(None))), f"{where}: {name}", allowed, value)

@@ -8,6 +8,7 @@ from maxatk import load_problems
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import PrepareSettings, prepare
+from maxatk.problems.benchmarks.base import Checker
 from maxatk.problems.check import ambiguous_problems, check_solutions, checked_problems
 from maxatk.problems.checkers import read_checkers, with_checker
 from maxatk.records import Problem, Sample, TestCase
@@ -70,7 +71,10 @@ def test_two_right_solutions_that_differ_mark_a_problem_and_a_checker_settles_it
 def test_a_checker_is_given_as_text_or_as_a_file(tmp_path):
     (tmp_path / "own.py").write_text(ANY_DIGIT)
     rows = [{"id": "a", "checker": "print(1)"}, {"id": "b", "file": "own.py"}]
-    assert read_checkers(checkers_file(tmp_path, *rows)) == {"a": "print(1)", "b": ANY_DIGIT}
+    assert read_checkers(checkers_file(tmp_path, *rows)) == {
+        "a": Checker("print(1)"),
+        "b": Checker(ANY_DIGIT),
+    }
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_a_checker_needs_a_problem_that_prints(prepared):
         checked_problems(prepared, {"none": "print(1)"})
     call = Problem("f", "", (TestCase(call="f()", output="1"),))
     with pytest.raises(InvalidValueError, match="'f' has tests that call a function"):
-        with_checker(call, {"f": "print(1)"})
+        with_checker(call, {"f": Checker("print(1)")})
 
 
 def settings(path, **more):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from maxatk.verifier import Verifier
-from verifier import attacks
+from verifier import attacks, cpp_attacks
 
 # Where the host has no private root there is no folder to write to: a refusal is the right end.
 NEEDS_SCRATCH = (
@@ -24,5 +24,12 @@ if __name__ == "__main__":
             if verifier.isolation["scratch_folder"] is True or not name.startswith(NEEDS_SCRATCH)
         }
         found = attacks.fails(verifier, chosen)
+        in_cpp = {f"C++: {name}": attack for name, attack in cpp_attacks.ALL.items()}
+        # Where a compiler cannot be isolated, no program in C++ is run.
+        answer = verifier.verify("int main() {}", [attacks.HELD], language="cpp")
+        builds = answer.scorable
+        if builds:
+            found |= attacks.fails(verifier, in_cpp)
         layers = verifier.isolation
-    print(json.dumps({"attacks": len(chosen), "fails": found, "layers": layers}))
+    report = {"attacks": len(chosen), "fails": found, "layers": layers}
+    print(json.dumps({**report, "in_cpp": len(in_cpp) if builds else answer.tests[0].stderr}))

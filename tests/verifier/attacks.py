@@ -30,6 +30,7 @@ class Attack:
     compare: str = "tokens"
     entry_point: str | None = None
     checker: str | None = None
+    language: str | None = None
 
     def job(self) -> Job:
         """Return the job that carries the attack out, with small limits."""
@@ -41,6 +42,7 @@ class Attack:
             memory_limit=1 << 27,
             entry_point=self.entry_point,
             checker=self.checker,
+            language=self.language,
         )
 
 

@@ -64,7 +64,7 @@ COMPLETIONS = [
     ("```python\nprint('a ``` b')\n```", None, "print('a ``` b')\n"),
     ('```python\ns = """\n~~~\n"""\n```', None, 's = """\n~~~\n"""\n'),
     ("```python\r\nprint(1)\r\n```\r\n", None, "print(1)\r\n"),
-    ("```cpp\nint x;\n```", None, "int x;\n"),
+    ("```rust\nint x;\n```", None, "int x;\n"),
     ("```python\n```\n", None, ""),
     ("```", None, ""),
     (f"{PY}{SOLUTION}{END}", "Solution", SOLUTION),

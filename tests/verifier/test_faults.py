@@ -18,7 +18,7 @@ from maxatk.check import MOST_BYTES, MOST_SECONDS
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Job, Verifier, VerifierSettings, doctor, outcomes, zygote_process
-from maxatk.verifier import verifier as pool
+from maxatk.verifier import worker as pool
 from maxatk.verifier.zygote_process import Zygote, new_uid
 from processes import patience
 

@@ -48,7 +48,7 @@ def test_a_failure_of_the_verifier_is_none_and_not_zero():
         def verify_many(self, jobs):
             return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
 
-        def program_of(self, completion, entry_point):
+        def program_of(self, completion, entry_point, language):
             return completion
 
     for binary in (False, True):
@@ -98,7 +98,7 @@ def test_an_unscorable_sample_is_nan_for_verl(monkeypatch):
         def verify_many(self, jobs):
             return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
 
-        def program_of(self, completion, entry_point):
+        def program_of(self, completion, entry_point, language):
             return completion
 
     monkeypatch.setattr(of_programs, "shared_verifier", lambda *_: Broken())

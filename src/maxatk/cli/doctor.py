@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from maxatk.cli.output import OutputFormat, emit, shown
 from maxatk.errors import SandboxError, StageError
-from maxatk.verifier import Layer, doctor
+from maxatk.verifier import LanguageHere, Layer, doctor, languages_here
 
 if TYPE_CHECKING:
     from maxatk.cli.trial import TriedEngine
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def command(format: OutputFormat = "text", engines: bool = False) -> None:
     """Show every layer of isolation, whether it holds on this machine and what it does.
 
-    Where verl is installed, also what the plug-in for it builds on. The command fails for a missing
+    Also the languages that programs can be verified in, each tried with its compiler, and where
+    verl is installed what the plug-in for it builds on. The command fails for a missing
     layer that is required, and for an engine that was asked for and does not work.
 
     Example: maxatk doctor --engines
@@ -38,14 +39,15 @@ def command(format: OutputFormat = "text", engines: bool = False) -> None:
         from maxatk.cli.trial import try_engines
 
         tried = list(try_engines())
-    tables: dict[str, Sequence[Layer | Check | TriedEngine]] = {
+    missing = [layer.name for layer in layers if layer.required and not layer.holds]
+    tables: dict[str, Sequence[Layer | LanguageHere | Check | TriedEngine]] = {
         "layers": layers,
+        "languages": [] if missing else languages_here(),
         "verl": parts_of_verl,
         "engines": tried,
     }
     rows = {name: list(map(dataclasses.asdict, table)) for name, table in tables.items()}
     emit({name: shown(of_table, title=name) for name, of_table in rows.items()}, format)
-    missing = [layer.name for layer in layers if layer.required and not layer.holds]
     if missing:
         raise SandboxError(f"doctor: programs cannot be verified safely here: {', '.join(missing)}")
     failed = [engine.name for engine in tried if not engine.holds]

@@ -53,6 +53,7 @@ class Command:
         prompt: A text file with the prompt.
         tests: Its tests, a line each as in problems.jsonl, such as {"input": "2", "output": "4"}.
         entry_point: The function that check tests are given.
+        language: What the prompt asks for, such as cpp; Python, if not given.
         drawing: How the programs are drawn, as in eval.
         reward: What rewards a sample, as in eval; the tests, if not given.
         select: Choose without looking at the tests: by likelihood, visible-tests or majority.
@@ -67,6 +68,7 @@ class Command:
     prompt: Path | None = None
     tests: Path | None = None
     entry_point: str | None = None
+    language: str | None = None
     drawing: Annotated[Drawing, tyro.conf.arg(name="")] = Drawing()
     reward: RewardFlag = "continuous"
     select: str | None = None
@@ -119,7 +121,10 @@ def _problem(command: Command) -> Problem:
             "chooses without tests"
         )
     if command.prompt is not None:
-        return _problem_of_files(command.prompt, command.tests, command.entry_point)
+        problem = _problem_of_files(command.prompt, command.tests)
+        return dataclasses.replace(
+            problem, entry_point=command.entry_point, language=command.language
+        )
     if command.id is not None:
         return find_problem(str(command.problems), command.id).problem
     problems = load_problems(str(command.problems))
@@ -130,11 +135,11 @@ def _problem(command: Command) -> Problem:
     return problems[0]
 
 
-def _problem_of_files(prompt: Path, tests: Path | None, entry_point: str | None) -> Problem:
+def _problem_of_files(prompt: Path, tests: Path | None) -> Problem:
     if not prompt.is_file():
         raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
     cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
-    return Problem(prompt.stem, read_text(prompt), cases, entry_point=entry_point)
+    return Problem(prompt.stem, read_text(prompt), cases)
 
 
 def _text(choice: Choice) -> str:

@@ -81,7 +81,7 @@ class Scorer:
             verdict.total,
             verdict.outcome,
             round(verdict.seconds, 6),
-            program_key(submission.program),
+            program_key(submission.program, self._problems[problem_id].language),
             {VISIBLE_TESTS: visible_shares[key]} if key in visible_shares else {},
         )
         test_at = self._problems[problem_id].tests.__getitem__

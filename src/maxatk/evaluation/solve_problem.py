@@ -202,7 +202,8 @@ def _values(
         shares = visible_shares(submissions, verifier, {problem.id: problem})
         return [shares.get(key_of(submission.sample)) for submission in submissions]
     if problem.tests or problem.visible_tests or problem.entry_point:
-        votes = [program_key(submission.program) for submission in submissions]
+        programs = [submission.program for submission in submissions]
+        votes = [program_key(program, problem.language) for program in programs]
     else:
         votes = [answer_of(submission.sample.completion) for submission in submissions]
     counts = Counter(votes)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import dataclasses
 import hashlib
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,19 +16,15 @@ from maxatk.exchange.reading import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
 from maxatk.verifier import called_name, extract_code
-from maxatk.verifier.extract import UNFINISHED_THOUGHT
+from maxatk.verifier.extract import OTHER_LANGUAGE, UNFINISHED_THOUGHT
+from maxatk.verifier.languages import language_named
 from maxatk.verifier.reasoning import read_answer
 
-_FILE = "<sampled program>"
-_LONGEST = 1 << 16  # characters: what is longer is compared as text
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
-# A program of a model may hold an invalid escape; the warning would be about this file name alone.
-warnings.filterwarnings("ignore", module=re.escape(_FILE))
-
-Extract = Callable[[str, str | None], str]
-"""Completion and entry point -> program."""
+Extract = Callable[[str, str | None, str | None], str]
+"""Completion, entry point and name of the language (None: Python) -> program."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +35,14 @@ class Submission:
     program: str
 
 
-def submission(sample: Sample, problem: Problem, extract: Extract = extract_code) -> Submission:
+def _extracted(completion: str, entry_point: str | None, language: str | None) -> str:
+    return extract_code(completion, entry_point, language=language or "python")
+
+
+def submission(sample: Sample, problem: Problem, extract: Extract = _extracted) -> Submission:
     """Return a sample of ours with its program: the code block, or the whole completion."""
     entry_point = problem.entry_point or called_name(problem.tests)
-    return Submission(sample, extract(sample.completion, entry_point))
+    return Submission(sample, extract(sample.completion, entry_point, problem.language))
 
 
 def read_submissions(
@@ -54,7 +51,7 @@ def read_submissions(
     *,
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
-    extract: Extract = extract_code,
+    extract: Extract = _extracted,
 ) -> list[Submission]:
     """Return the submissions of a samples file, in file order.
 
@@ -131,8 +128,8 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
 def _continued(problem: Problem, completion: str, extract: Extract) -> str:
     """Return the program of a completion that goes on from the problem's code, or repeats it."""
     start = problem.starter_code or problem.prompt
-    block = extract(completion, problem.entry_point)
-    if block == UNFINISHED_THOUGHT:
+    block = extract(completion, problem.entry_point, problem.language)
+    if block == UNFINISHED_THOUGHT or block.startswith(OTHER_LANGUAGE):
         return block
     text = read_answer(completion).text  # without special tokens
     if block == text:
@@ -142,18 +139,13 @@ def _continued(problem: Problem, completion: str, extract: Extract) -> str:
     return block if defines else start + block
 
 
-def program_key(program: str) -> str:
-    """Return a fingerprint, 16 hexadecimal digits, that is equal for programs of one syntax tree.
+def program_key(program: str, language: str | None = None) -> str:
+    """Return a fingerprint, 16 hexadecimal digits, that is equal for programs that are the same.
 
-    What Python cannot parse, or is longer, is text without blank lines and trailing spaces.
+    Those in Python have one syntax tree, those in C++ one text without comments and layout. What is
+    no program, or too long, is text without blank lines and trailing spaces.
     """
-    normal = None
-    if len(program) <= _LONGEST:
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            normal = "tree " + ast.dump(ast.parse(program, filename=_FILE))
-    if normal is None:
-        lines = (line.rstrip() for line in program.splitlines())
-        normal = "text " + "\n".join(line for line in lines if line)
+    normal = language_named(language or "python").normal_form(program)
     return hashlib.blake2b(normal.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

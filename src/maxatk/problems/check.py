@@ -8,6 +8,7 @@ from typing import Any
 
 from maxatk.errors import DataError, MissingFileError
 from maxatk.jsonl import read_jsonl
+from maxatk.problems.benchmarks.base import Checker
 from maxatk.problems.checkers import refuse_strangers, with_checker
 from maxatk.problems.load import read_problems, solutions_file
 from maxatk.records import Outcome, Problem, Sample, Verdict
@@ -16,7 +17,7 @@ from maxatk.verifier import Progress, Verifier, problem_job
 _SHOWN = 300  # characters of a failed test's standard error
 
 
-def checked_problems(path: Path, checkers: Mapping[str, str]) -> dict[str, Problem]:
+def checked_problems(path: Path, checkers: Mapping[str, Checker]) -> dict[str, Problem]:
     """Return the problems of a file by id, with the checkers of their ids.
 
     Raises DataError for a checker of a problem that is not there.

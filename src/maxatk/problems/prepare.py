@@ -14,7 +14,13 @@ from typing import Any
 from maxatk.check import at_least, existing_file, is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.folders import file_digest, read_json, write_json
-from maxatk.problems.benchmarks.base import PROMPTS_VERSION, Converted, LeftOut, SolvedProblem
+from maxatk.problems.benchmarks.base import (
+    PROMPTS_VERSION,
+    Checker,
+    Converted,
+    LeftOut,
+    SolvedProblem,
+)
 from maxatk.problems.checkers import read_checkers, refuse_strangers, with_checker
 from maxatk.problems.load import solutions_file
 from maxatk.problems.overlap import Overlap, contest_keys
@@ -276,7 +282,7 @@ def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dic
 def _convert_rows(
     settings: PrepareSettings,
     journal: Journal,
-    checkers: Mapping[str, str],
+    checkers: Mapping[str, Checker],
     count_tokens: CountTokens | None,
     progress: Progress | None,
 ) -> None:

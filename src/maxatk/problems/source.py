@@ -87,8 +87,15 @@ class Source:
     @functools.cached_property
     def chosen(self) -> base.RowOptions:
         """The options, checked."""
-        options = BENCHMARKS[self.benchmark].options
-        return from_mapping(options, self.options, where=f"options of {self.benchmark}")
+        kind = BENCHMARKS[self.benchmark]
+        where = f"options of {self.benchmark}"
+        options = from_mapping(kind.options, self.options, where=where)
+        if options.language not in kind.languages:
+            raise InvalidValueError(
+                f"{where}: language: its tests call functions of Python, so that programs in "
+                f"{options.language!r} cannot be asked for"
+            )
+        return options
 
     @functools.cached_property
     def kind(self) -> base.Benchmark:

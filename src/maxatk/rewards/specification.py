@@ -154,10 +154,10 @@ def _part(spec: RewardSpec, verifier: Verifier, columns: Sequence[str]) -> Rewar
         check = functools.partial(_refuse_columns, function, spec.target, columns)
     elif spec.kind == "visible_tests":
         function = functools.partial(_share_of_visible, CodeReward(verifier))
-        check = functools.partial(_refuse_without, "visible_tests")
+        check = functools.partial(_refuse_without, "visible_tests", verifier)
     else:
         function = CodeReward(verifier, binary=spec.kind == "binary")
-        check = functools.partial(_refuse_without, "tests")
+        check = functools.partial(_refuse_without, "tests", verifier)
     fields = vars(spec)
     if spec.kind in NAMED:
         # Rewards of this package have limits of their own, and no value where they fail.
@@ -172,7 +172,8 @@ def _share_of_visible(reward: CodeReward, *, visible_tests: Any, **columns: Any)
     return reward(**{**columns, "tests": visible_tests})
 
 
-def _refuse_without(field: str, problems: Sequence[Problem]) -> None:
+def _refuse_without(field: str, verifier: Verifier, problems: Sequence[Problem]) -> None:
+    verifier.refuse_languages(problems)
     for problem in problems:
         if not getattr(problem, field):
             raise InvalidValueError(

@@ -85,7 +85,7 @@ class Programs:
             return _NO_EXAMPLES
         verifier = self._verifier or shared_verifier(None, "wrong")
         entry_point = problem.entry_point or called_name(problem.tests)
-        job = problem_job(verifier.program_of(program, entry_point), problem)
+        job = problem_job(verifier.program_of(program, entry_point, problem.language), problem)
         limit = min(self._time_limit, job.time_limit or self._time_limit)
         [verdict] = verifier.verify_many([dataclasses.replace(job, time_limit=limit)])
         return _first_failure(problem.tests, verdict.tests)

@@ -1,7 +1,12 @@
-"""Verify untrusted Python programs fast, safely and fairly (Linux only; see docs/verifier.md)."""
+"""Verify untrusted programs in Python, C++ and C fast, safely and fairly (Linux only).
+
+See docs/verifier.md.
+"""
 
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, Limits, called_name, problem_job
+from maxatk.verifier.languages import LANGUAGES
+from maxatk.verifier.languages_here import LanguageHere, languages_here
 from maxatk.verifier.rewards import (
     CodeReward,
     binary_code_reward,
@@ -17,8 +22,10 @@ from maxatk.verifier.zygote_process import Layer, doctor
 
 __all__ = [
     "COMPARE",
+    "LANGUAGES",
     "CodeReward",
     "Job",
+    "LanguageHere",
     "Layer",
     "Limits",
     "Output",
@@ -32,6 +39,7 @@ __all__ = [
     "compute_scores",
     "doctor",
     "extract_code",
+    "languages_here",
     "problem_job",
     "quick_turns",
 ]

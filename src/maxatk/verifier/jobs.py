@@ -8,7 +8,7 @@ import decimal
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, positive, require
@@ -17,6 +17,10 @@ from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.inside import protocol
+from maxatk.verifier.languages import Language, language_named
+
+MAX_SOURCE = 1 << 20
+"""Bytes of a source."""
 
 _LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
@@ -37,8 +41,9 @@ class Limits:
 
     After `stop_after_timeouts` time-outs its other tests are not run. With `repair_truncated` one
     that ends in the middle is cut to `longest_program`. A completion whose reasoning never ends is
-    wrong, or with `unfinished_thought` "read" searched for a program like any other. Raises
-    InvalidValueError for values that are not allowed.
+    wrong, or with `unfinished_thought` "read" searched for a program like any other. `flags` are
+    those of a compiler by language, separated by blanks. Raises InvalidValueError for values that
+    are not allowed.
     """
 
     time_limit: float = 4.0
@@ -47,6 +52,7 @@ class Limits:
     stop_after_timeouts: int | None = None
     repair_truncated: bool = True
     unfinished_thought: UnfinishedThought = "wrong"
+    flags: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         limited("time_limit", self.time_limit, MOST_SECONDS)
@@ -54,6 +60,10 @@ class Limits:
             limited_bytes(name, getattr(self, name))
         limited("stop_after_timeouts", self.stop_after_timeouts, _MOST_TIMEOUTS)
         check_unfinished_thought(self.unfinished_thought)
+        if self.flags:
+            check_flags(self.flags)
+            single_blanks = {name: " ".join(text.split()) for name, text in self.flags.items()}
+            object.__setattr__(self, "flags", single_blanks)
 
     @property
     def wall(self) -> float:
@@ -66,7 +76,7 @@ class Limits:
         return self.wall
 
     def described(self) -> dict[str, Any]:
-        """Return what a manifest says of them; the last two only where they are set."""
+        """Return what a manifest says of them; some only where they are set."""
         described: dict[str, Any] = {
             "time_limit_s": self.time_limit,
             "memory_limit_bytes": self.memory_limit,
@@ -77,6 +87,8 @@ class Limits:
         if self.repair_truncated:
             described["repair_truncated"] = True
         described["unfinished_thought"] = self.unfinished_thought
+        if self.flags:
+            described["flags"] = dict(self.flags)
         return described
 
 
@@ -87,7 +99,8 @@ class Job:
     `compare` names a comparison rule (None: `tokens`, or `checker` with the source of a `checker`),
     `time_limit` is CPU seconds and `memory_limit` bytes a test (None: the verifier's),
     `entry_point` the function that check tests are given, `tolerance` the error that floats inside
-    the values of calls may have (None: 0). Raises InvalidValueError.
+    the values of calls may have (None: 0). `language` and `checker_language` are names of
+    `LANGUAGES` (None: Python). Raises InvalidValueError.
     """
 
     program: str
@@ -98,6 +111,8 @@ class Job:
     entry_point: str | None = None
     checker: str | None = None
     tolerance: float | None = None
+    language: str | None = None
+    checker_language: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.program, str):
@@ -125,6 +140,7 @@ class Job:
             if any(test.input is None for test in self.tests):
                 raise InvalidValueError("checker: verifies tests with input and output only")
             object.__setattr__(self, "compare", "checker")
+        self._check_languages()
         for test in self.tests:
             if test.call is not None:
                 expected_value(test)
@@ -132,6 +148,41 @@ class Job:
                 raise InvalidValueError("entry_point: a check test needs the name of the function")
         if len(_bytes(self.entry_point or "")) > protocol.MAX_ENTRY_POINT:
             raise InvalidValueError(f"entry_point: is too long: {self.entry_point!r:.50}...")
+
+    def _check_languages(self) -> None:
+        if self.language is not None:
+            refuse_calls(language_named(self.language), self.tests)
+        if self.checker_language is not None:
+            language_named(self.checker_language, field="checker_language")
+            if self.checker is None:
+                raise InvalidValueError("checker_language: is for a job with a checker")
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """The languages of the program and of the checker, where there is one."""
+        language = language_named(self.language or "python")
+        if self.checker is None:
+            return (language,)
+        return (language, language_named(self.checker_language or "python"))
+
+
+def refuse_calls(language: Language, tests: Iterable[TestCase]) -> None:
+    """Raise InvalidValueError for a test that calls a function, where a language has no calls."""
+    for test in tests:
+        if test.input is None and not language.calls:
+            raise InvalidValueError(
+                f"language: a program in {language.title} is verified by tests with input and "
+                f"output; this one calls a function: {test.call or test.check!r:.60}"
+            )
+
+
+def check_flags(flags: Mapping[str, str]) -> None:
+    """Raise InvalidValueError for flags of a language that has none, or that are no text."""
+    require(isinstance(flags, Mapping), "flags", "an object of languages and their flags", flags)
+    for name, text in flags.items():
+        if language_named(name, field="flags").compiler is None:
+            raise InvalidValueError(f"flags: {name} has no compiler")
+        require(isinstance(text, str), f"flags.{name}", "text such as '-O2 -std=c++17'", text)
 
 
 def problem_job(program: str, problem: Problem) -> Job:
@@ -150,6 +201,8 @@ def problem_job(program: str, problem: Problem) -> Job:
         entry_point=problem.entry_point,
         checker=problem.checker,
         tolerance=problem.tolerance,
+        language=problem.language,
+        checker_language=problem.checker_language,
     )
 
 

@@ -9,15 +9,17 @@ from collections.abc import Sequence
 
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import jobs, rules
+from maxatk.verifier.builds import Built
 from maxatk.verifier.encoded import printed_excerpt, value_excerpt
-from maxatk.verifier.extract import UNFINISHED_THOUGHT
+from maxatk.verifier.extract import OTHER_LANGUAGE, UNFINISHED_THOUGHT
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import Job, Limits, Payload, Printed
+from maxatk.verifier.jobs import MAX_SOURCE, Job, Limits, Payload, Printed
+from maxatk.verifier.languages import Language, language_named
 from maxatk.verifier.running import RunJob
-from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
+from maxatk.verifier.sandbox_process import SandboxDiedError
+from maxatk.verifier.zygote_process import Zygote
 
 _COMPILE_SECONDS = 10.0
-_MAX_SOURCE = 1 << 20
 _MAX_PRINTED = 1 << 26  # bytes of all tests of a program together, or what is expected of them
 _SLACK_SECONDS = 30.0  # what a loaded machine may need beyond the limits, before we call it dead
 # What a program's own process can die of; it can send no signal, so any other came from outside.
@@ -56,27 +58,85 @@ class _TestRun:
 
 
 class _CompileError(Exception):
-    """The source does not compile within its limits."""
+    """The source does not compile within its limits; `outcome` is what that means for its tests."""
+
+    def __init__(self, message: str, outcome: Outcome = Outcome.COMPILE_ERROR) -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
-def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
-    """Verify one job on one zygote; raises ZygoteDiedError where the zygote fails."""
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """What a zygote runs: a source in Python, or what was built of one in another language."""
+
+    language: Language
+    source: str
+    built: Built | None
+
+    def entered(self) -> tuple[int, bytes]:
+        """Return how it is entered, and its bytes; raises _CompileError."""
+        if self.built is None:
+            source = self.source.encode("utf-8", "surrogatepass")
+            if len(source) > MAX_SOURCE:
+                raise _CompileError(f"the source is longer than {MAX_SOURCE} bytes")
+            return protocol.ENTER_PYTHON, source
+        if self.built.outcome is not None:
+            raise _CompileError(self.built.message, self.built.outcome)
+        return self.built.entry, self.built.data
+
+    def named(self, runs: list[_TestRun]) -> list[_TestRun]:
+        """Return runs with the status of a lack of memory where the program named that itself."""
+        compiler = self.language.compiler
+        if compiler is None or not compiler.no_memory:
+            return runs
+        text = compiler.no_memory.decode()
+        return [
+            dataclasses.replace(run, status=protocol.EXIT_MEMORY << 8)
+            if run.status != 0 and text in run.complaint
+            else run
+            for run in runs
+        ]
+
+
+def verdict(
+    zygote: Zygote,
+    job: Job,
+    limits: Limits,
+    *,
+    built: Built | None = None,
+    built_checker: Built | None = None,
+) -> Verdict:
+    """Verify one job on one zygote; raises SandboxDiedError where the zygote fails.
+
+    `built` and `built_checker` are of a program and a checker in a language that is compiled.
+    """
     if job.program == UNFINISHED_THOUGHT:
         return uniform(
             job, Outcome.UNFINISHED_THOUGHT, "the reasoning never ends: no answer follows"
         )
+    if job.program.startswith(OTHER_LANGUAGE):
+        return uniform(job, Outcome.OTHER_LANGUAGE, _other_language(job))
+    languages = job.languages
     try:
         payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
-        runs = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
+        program = _Program(languages[0], job.program, built)
+        runs = _run(zygote, program, payloads, limits, _most_printed(job, limits))
         if isinstance(job, RunJob):
             return _shown(zygote, job, limits, runs)
         if job.checker is not None:
-            return _ask_checker(zygote, job, job.checker, limits, runs)
+            checker = _Program(languages[1], job.checker, built_checker)
+            return _ask_checker(zygote, job, checker, limits, runs)
         return _compared(zygote, job, limits, runs)
     except _CompileError as error:
-        return uniform(job, Outcome.COMPILE_ERROR, str(error))
+        return uniform(job, error.outcome, str(error))
     finally:
         zygote.forget()
+
+
+def _other_language(job: Job) -> str:
+    written_in = language_named(job.program.removeprefix(OTHER_LANGUAGE)).title
+    asked_for = job.languages[0].title
+    return f"the answer is a program in {written_in}, and the problem asks for {asked_for}"
 
 
 def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]) -> Verdict:
@@ -128,26 +188,28 @@ def _most_printed(job: Job, limits: Limits) -> int:
 
 
 def _run(
-    zygote: Zygote, program: str, payloads: Sequence[Payload], limits: Limits, most_printed: int
+    zygote: Zygote,
+    program: _Program,
+    payloads: Sequence[Payload],
+    limits: Limits,
+    most_printed: int,
 ) -> list[_TestRun]:
-    """Run a program on all payloads; raises _CompileError, ZygoteDiedError."""
-    source = program.encode("utf-8", "surrogatepass")
-    if len(source) > _MAX_SOURCE:
-        raise _CompileError(f"the source is longer than {_MAX_SOURCE} bytes")
+    """Run a program on all payloads; raises _CompileError, SandboxDiedError."""
+    entry, data = program.entered()
     table = b"".join(
         [protocol.TEST.pack(payload.size, payload.kind, payload.name_size) for payload in payloads]
     )
-    parts: list[bytes | Printed] = [table, source]
+    parts: list[bytes | Printed] = [table, data]
     for payload in payloads:
         parts += payload.parts
     request = (
-        len(payloads), limits.stop_after_timeouts or 0, len(source), limits.time_limit,
+        len(payloads), limits.stop_after_timeouts or 0, len(data), limits.time_limit,
         limits.wall, limits.idle, _COMPILE_SECONDS, limits.memory_limit, limits.output_limit,
-        most_printed,
+        most_printed, entry,
     )  # fmt: skip
     deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(payloads) * limits.wall
     status, cpu = zygote.run(request, parts, deadline=deadline)
-    return _read_runs(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads))
+    return program.named(_read_runs(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads)))
 
 
 def _read_runs(zygote: Zygote, code: int, cpu: float, count: int) -> list[_TestRun]:
@@ -164,7 +226,7 @@ def _read_runs(zygote: Zygote, code: int, cpu: float, count: int) -> list[_TestR
         # Compiling killed it: an end from outside would be of another signal, and early.
         raise _CompileError(f"compiling the program failed ({_cause(code)})")
     if code != 0 or len(records) < offset:
-        raise ZygoteDiedError(f"the process of the program died ({_cause(code)})")
+        raise SandboxDiedError(f"the process of the program died ({_cause(code)})")
     runs = []
     for record in protocol.RESULT.iter_unpack(records):
         status, ending, cpu, wall, memory, stdout_bytes, stderr_bytes = record
@@ -191,12 +253,13 @@ def _matches(test: TestCase, compare: str, output: bytes, tolerance: float = 0.0
 
 
 def _ask_checker(
-    zygote: Zygote, job: Job, checker: str, limits: Limits, runs: Sequence[_TestRun]
+    zygote: Zygote, job: Job, checker: _Program, limits: Limits, runs: Sequence[_TestRun]
 ) -> Verdict:
     """Let the problem's checker decide about the tests that ended well.
 
-    Only a checker that ends with exit status 0 and prints 1 passes a test. One that fails or runs
-    out of a limit has not accepted the output, which the program controls: wrong_answer. One that
+    Only a checker that ends with exit status 0, and in Python prints 1, passes a test: a compiled
+    one follows the protocol of testlib, whose statuses say the rest. One that fails or runs out of
+    a limit has not accepted the output, which the program controls: wrong_answer. One that
     does not compile is the problem's fault: infra_error.
     """
     failures = [_failure(run, limits) for run in runs]
@@ -216,7 +279,7 @@ def _ask_checker(
     has_excerpt = False
     for i, check in zip(open_tests, checks, strict=True):
         failure = _failure(check, _CHECKER_LIMITS)
-        if failure is None and _matches(job.tests[i], "checker", zygote.printed(check.printed)):
+        if failure is None and (checker.built is not None or _says_one(zygote, check)):
             continue
         outcome = failure if failure is Outcome.INFRA_ERROR else Outcome.WRONG_ANSWER
         stdout = zygote.printed(check.printed, protocol.STDERR_BYTES).decode("utf-8", "replace")
@@ -224,6 +287,10 @@ def _ask_checker(
         results[i] = runs[i].result(outcome, remark, "" if has_excerpt else excerpts[i])
         has_excerpt = has_excerpt or bool(excerpts[i])
     return Verdict(tuple(results))
+
+
+def _says_one(zygote: Zygote, check: _TestRun) -> bool:
+    return rules.rule("checker")(zygote.printed(check.printed), "")
 
 
 def _failure(run: _TestRun, limits: Limits) -> Outcome | None:

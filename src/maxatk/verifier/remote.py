@@ -22,7 +22,7 @@ from maxatk.errors import DataError, InvalidValueError, SandboxError
 from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes, wire
 from maxatk.verifier.jobs import Job, Limits
-from maxatk.verifier.zygote_process import Isolation
+from maxatk.verifier.sandbox_process import Isolation
 
 TOKEN_VARIABLE = "MAXATK_TOKEN"
 """The environment variable with the token of `maxatk serve`, for the server and its clients."""

@@ -34,6 +34,8 @@ _COLUMNS = (
     "entry_point",
     "checker",
     "tolerance",
+    "language",
+    "checker_language",
 )
 
 ENVIRONMENTS = "environments"
@@ -63,7 +65,8 @@ class CodeReward:
         """Return one reward a completion; `judged_text` says which text of it is judged.
 
         The column `tests` of the dataset is needed, and `compare`, `time_limit_s`,
-        `memory_limit_mb`, `entry_point`, `checker` and `tolerance` are used as in a `Problem`.
+        `memory_limit_mb`, `entry_point`, `checker`, `tolerance`, `language` and `checker_language`
+        are used as in a `Problem`.
         """
         used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
         for name, column in {"tests": (), **used}.items():
@@ -97,7 +100,8 @@ class CodeReward:
         """Return the job of a completion; raises InvalidValueError for a row without tests."""
         problem = problem_of_row(row)
         entry_point = problem.entry_point or called_name(problem.tests)
-        program = self.verifier.program_of(judged_text(completion, row), entry_point)
+        text = judged_text(completion, row)
+        program = self.verifier.program_of(text, entry_point, problem.language)
         return problem_job(program, problem)
 
 
@@ -193,7 +197,8 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
         problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
         entry_point = problem.entry_point or called_name(problem.tests)
-        return problem_job(verifier.program_of(solution, entry_point), problem)
+        program = verifier.program_of(solution, entry_point, problem.language)
+        return problem_job(program, problem)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"ground_truth of {data_source!r}: {error!r}; got {ground_truth!r:.80}"

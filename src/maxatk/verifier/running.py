@@ -66,6 +66,7 @@ def run_jobs(
     most_characters: int,
     time_limit: float | None,
     memory_limit: int | None,
+    language: str | None,
 ) -> list[RunJob]:
     """Return the job of each program; raises InvalidValueError for what is not allowed."""
     whole("most_characters", most_characters, 1)
@@ -81,6 +82,7 @@ def run_jobs(
             tests,
             time_limit=time_limit,
             memory_limit=memory_limit,
+            language=language,
             most_characters=most_characters,
         )
         for program in programs

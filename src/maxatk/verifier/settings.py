@@ -24,6 +24,8 @@ class VerifierSettings:
         unfinished_thought: A completion whose reasoning never ends is wrong, or is read.
         sandbox: Addresses of servers that run the programs, each of a `maxatk serve`, such as
             http://host:8080; this machine, if none is given.
+        flags: Flags of compilers by language, such as cpp " -O2 -std=c++17" (with the blank).
+        testlib: The path of a testlib.h, which checkers in C++ include.
     """
 
     workers: int | None = None
@@ -33,6 +35,8 @@ class VerifierSettings:
     repair_truncated: bool = Limits.repair_truncated
     unfinished_thought: UnfinishedThought = Limits.unfinished_thought
     sandbox: str | tuple[str, ...] = ()
+    flags: dict[str, str] = dataclasses.field(default_factory=dict)
+    testlib: str | None = None
 
     def __post_init__(self) -> None:
         positive("workers", self.workers)
@@ -47,10 +51,11 @@ class VerifierSettings:
             stop_after_timeouts=self.stop_after_timeouts,
             repair_truncated=self.repair_truncated,
             unfinished_thought=self.unfinished_thought,
+            flags=self.flags or None,
         )
 
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""
         sandbox = addresses(self.sandbox)
         limits = dataclasses.asdict(self.limits())
-        return Verifier(workers=self.workers, sandbox=sandbox, **limits)
+        return Verifier(workers=self.workers, testlib=self.testlib, sandbox=sandbox, **limits)

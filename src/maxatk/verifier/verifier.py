@@ -13,128 +13,45 @@ import importlib.util
 import logging
 import os
 import queue
-import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import positive
-from maxatk.errors import SandboxError
-from maxatk.records import Outcome, TestCase, Verdict
-from maxatk.verifier import outcomes
+from maxatk.check import existing_file, positive
+from maxatk.errors import InvalidValueError, SandboxError
+from maxatk.records import Problem, TestCase, Verdict
+from maxatk.verifier.builds import Builds
 from maxatk.verifier.extract import UnfinishedThought, extract
-from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs
+from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs, refuse_calls
+from maxatk.verifier.languages import language_named
 from maxatk.verifier.remote import RemoteWorker, Tasks, start_workers
 from maxatk.verifier.running import Output, run_jobs
-from maxatk.verifier.zygote_process import Isolation, Zygote, accept, new_uid, require_linux
+from maxatk.verifier.toolchain import toolchain
+from maxatk.verifier.worker import Worker
+from maxatk.verifier.zygote_process import accept, require_linux
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
 
 _log = logging.getLogger(__name__)
 
-_CLOSED = "the verifier was closed"
-_ATTEMPTS = 3
-_IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
 # Every verdict takes the interpreter's lock a few times. Another thread that computes gives it up
 # only this often (seconds; usually 0.005), and verification would wait for that each time.
 _SWITCH_INTERVAL = 1e-4
 
 
-class _Worker:
-    """One thread and its zygotes, restarted whenever they die; one of them has NumPy loaded.
-
-    `numpy` is the folder that holds NumPy, "" without it. `started` is the isolation of the first
-    zygote, or the SandboxError without one.
-    """
-
-    def __init__(self, index: int, tasks: Tasks, numpy: str) -> None:
-        self._uid = new_uid()
-        self._tasks = tasks
-        self._numpy = numpy
-        self._zygotes: dict[str, Zygote] = {}  # by what they have preloaded
-        self._isolation: Isolation = {}  # of the first zygote: no later one may have less
-        self._stopping = False
-        self.started: Future[Isolation] = Future()
-        self.thread = threading.Thread(target=self._run, name=f"maxatk-{index}", daemon=True)
-        self.thread.start()
-
-    def stop(self) -> None:
-        """Make the thread end soon, whatever it is doing."""
-        self._stopping = True
-        for zygote in list(self._zygotes.values()):
-            zygote.kill()
-
-    def _run(self) -> None:
-        try:
-            self.started.set_result(self._running_zygote().isolation)
-        except Exception as error:  # whatever it is: who made the worker waits for an answer
-            if not isinstance(error, SandboxError):
-                error = SandboxError(f"the sandbox did not start: {error!r}")
-            self.started.set_exception(error)
-            return
-        for verdict, job, limits in iter(self._tasks.get, None):
-            if verdict.set_running_or_notify_cancel():
-                verdict.set_result(self._verdict(job, limits))
-        for flavour in list(self._zygotes):
-            self._discard(flavour)
-
-    def _verdict(self, job: Job, limits: Limits) -> Verdict:
-        """Verify a job, anew where a zygote dies; infra_error after `_ATTEMPTS`."""
-        reason = _CLOSED
-        sources = (job.program, job.checker or "", *(test.check or "" for test in job.tests))
-        flavour = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
-        for _ in range(_ATTEMPTS):
-            if self._stopping:
-                break
-            try:
-                verdict = outcomes.verdict(self._running_zygote(flavour), job, limits)
-            except Exception as error:  # a thread that dies here would leave its caller waiting
-                reason = f"{type(error).__name__}: {error}"
-                self._discard(flavour)
-                continue
-            if verdict.scorable:
-                return verdict
-            reason = next(t.stderr for t in verdict.tests if t.outcome is Outcome.INFRA_ERROR)
-        return outcomes.uniform(job, Outcome.INFRA_ERROR, reason)
-
-    def _running_zygote(self, flavour: str = "") -> Zygote:
-        """Return the zygote with these modules preloaded, started where there is none."""
-        if flavour in self._zygotes:
-            return self._zygotes[flavour]
-        folder = self._numpy if flavour else ""
-        zygote = Zygote(uid=self._uid, modules=flavour, folder=folder)
-        self._zygotes[flavour] = zygote
-        self._isolation = self._isolation or zygote.isolation
-        lost = [
-            layer
-            for layer, holds in self._isolation.items()
-            if holds is True and zygote.isolation.get(layer) is not True
-        ]
-        if lost:
-            self._discard(flavour)
-            raise SandboxError(f"a later sandbox lacks layers of the first: {', '.join(lost)}")
-        if self._stopping:  # `stop` may have looked at the zygotes before this one was there
-            raise SandboxError(_CLOSED)
-        return zygote
-
-    def _discard(self, flavour: str) -> None:
-        zygote = self._zygotes.pop(flavour, None)
-        if zygote is not None:
-            zygote.close()
-
-
 class Verifier:
-    """A context manager that verifies untrusted Python programs, for several threads at once.
+    """A context manager that verifies untrusted programs, for several threads at once.
 
-    `workers` programs are verified at once, by default one for each usable core; `unsafe` starts it
-    even where required layers do not hold; the others are those of `Limits`. With `sandbox`, the
-    addresses of servers (`maxatk serve`), programs run there, by default as many as those have
-    cores, and a program whose server dies is sent to another. Raises SandboxError where programs
-    cannot be isolated or no server answers, InvalidValueError for a value that is not allowed.
+    `workers` programs are verified at once, by default one for each usable core; `testlib` is the
+    path of a testlib.h for checkers in C++; `unsafe` starts it even where required layers do not
+    hold; the others are those of `Limits`. With `sandbox`, the addresses of servers (`maxatk
+    serve`), programs run there, by default as many as those have cores, and a program whose server
+    dies is sent to another. Raises SandboxError where programs cannot be isolated or no server
+    answers, InvalidValueError for a value that is not allowed, MissingFileError without the file.
     """
 
     def __init__(
@@ -147,6 +64,8 @@ class Verifier:
         stop_after_timeouts: int | None = Limits.stop_after_timeouts,
         repair_truncated: bool = Limits.repair_truncated,
         unfinished_thought: UnfinishedThought = Limits.unfinished_thought,
+        flags: Mapping[str, str] | None = Limits.flags,
+        testlib: str | Path | None = None,
         unsafe: bool = False,
         sandbox: Sequence[str] = (),
     ) -> None:
@@ -157,17 +76,27 @@ class Verifier:
             stop_after_timeouts,
             repair_truncated,
             unfinished_thought,
+            flags,
         )
         positive("workers", workers)
         if not sandbox:
             require_linux()
+        elif flags or testlib:
+            raise InvalidValueError(
+                "flags, testlib: are settings of the server, not of its clients"
+            )
+        self._builds_here = not sandbox
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
         self._tasks: Tasks = queue.SimpleQueue()
         self._started: dict[Job, Future[Verdict]] = {}  # whose verdicts nobody has asked for
         self._has_warned = False  # of special tokens in completions
-        self._workers: list[_Worker | RemoteWorker] = []
+        self._builds = Builds(
+            {name: tuple(text.split()) for name, text in (self._limits.flags or {}).items()},
+            testlib=_text_of(testlib),
+        )
+        self._workers: list[Worker | RemoteWorker] = []
         try:
             if sandbox:
                 self._workers += start_workers(
@@ -185,7 +114,7 @@ class Verifier:
         numpy_folder = str(Path(numpy.origin).parents[1]) if numpy and numpy.origin else ""
         try:
             for index in range(workers):
-                self._workers.append(_Worker(index, self._tasks, numpy_folder))
+                self._workers.append(Worker(index, self._tasks, numpy_folder, self._builds))
         except RuntimeError as error:
             raise SandboxError(f"a worker cannot be started: {error}") from error
         reports = [worker.started.result() for worker in self._workers]
@@ -199,11 +128,14 @@ class Verifier:
         """Return the limits of a test where a job names none, as manifests hold them."""
         return self._limits.described()
 
-    def program_of(self, completion: str, entry_point: str | None) -> str:
+    def program_of(
+        self, completion: str, entry_point: str | None, language: str | None = None
+    ) -> str:
         """Return the program in a completion, as `extract_code` finds it with these limits."""
         extracted = extract(
             completion,
             entry_point,
+            language_named(language or "python"),
             repair_truncated=self._limits.repair_truncated,
             unfinished_thought=self._limits.unfinished_thought,
         )
@@ -215,6 +147,25 @@ class Verifier:
                 extracted.special_token,
             )
         return extracted.program
+
+    @property
+    def build_seconds(self) -> float:
+        """Return how many CPU seconds compilers have taken."""
+        return self._builds.seconds
+
+    def refuse_languages(self, problems: Iterable[Problem]) -> None:
+        """Raise for problems whose programs or checkers cannot run here, before any work.
+
+        InvalidValueError for an unknown language and for tests that it does not have, SandboxError
+        where programs run on this machine and it has no compiler for it.
+        """
+        for problem in problems:
+            language = language_named(problem.language or "python")
+            refuse_calls(language, (*problem.tests, *problem.visible_tests))
+            checker_language = language_named(problem.checker_language or "python")
+            for needed in (language, checker_language):
+                if needed.compiler is not None and self._builds_here:
+                    toolchain(needed)
 
     @property
     def workers(self) -> int:
@@ -236,12 +187,24 @@ class Verifier:
         memory_limit: int | None = None,
         entry_point: str | None = None,
         checker: str | None = None,
+        language: str | None = None,
+        checker_language: str | None = None,
     ) -> Verdict:
         """Verify one program; the arguments are those of a `Job`.
 
         Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
         """
-        job = Job(program, tuple(tests), compare, time_limit, memory_limit, entry_point, checker)
+        job = Job(
+            program,
+            tuple(tests),
+            compare,
+            time_limit,
+            memory_limit,
+            entry_point,
+            checker,
+            language=language,
+            checker_language=checker_language,
+        )
         return self.verify_many([job])[0]
 
     def verify_many(
@@ -282,6 +245,7 @@ class Verifier:
         most_characters: int = 10_000,
         time_limit: float | None = None,
         memory_limit: int | None = None,
+        language: str | None = None,
     ) -> list[list[Output]]:
         """Run every program on every input, and return what it printed: a list for each program.
 
@@ -294,6 +258,7 @@ class Verifier:
             most_characters=most_characters,
             time_limit=time_limit,
             memory_limit=memory_limit,
+            language=language,
         )
         verdicts = self.verify_many(jobs)
         return [job.outputs(verdict) for job, verdict in zip(jobs, verdicts, strict=True)]
@@ -353,6 +318,13 @@ class Verifier:
             self._tasks.put(None)
         for worker in self._workers:
             worker.thread.join()
+
+
+def _text_of(testlib: str | Path | None) -> str:
+    if testlib is None:
+        return ""
+    existing_file(Path(testlib))
+    return Path(testlib).read_text(encoding="utf-8")
 
 
 def _as_done(jobs: dict[Future[Verdict], Job]) -> Iterator[tuple[Job, Verdict]]:

@@ -62,11 +62,28 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     except ValueError as error:  # nan
         return base.LeftOut(row_id, f"a value has no literal ({error})")
     kind: base.Kind = "function" if name else "stdin"
+    if name and options.language != "python":
+        return base.LeftOut(row_id, "its tests call a function of Python")
     statement = row["question"] + (f"\n\nThe function is `{name}`." if name else "")
-    prompt = base.render(kind, statement, starter=starter, style=options.prompt_style)
+    prompt = base.render(
+        kind,
+        statement,
+        starter=starter,
+        style=options.prompt_style,
+        language=options.language,
+    )
     compare = "apps" if name else None  # returned tuples are lists, as in the official grader
-    problem = Problem(row_id, prompt, tests, starter_code=starter, compare=compare, source="apps")
-    solutions = json_value(row["solutions"] or "[]")
+    problem = Problem(
+        row_id,
+        prompt,
+        tests,
+        starter_code=starter,
+        compare=compare,
+        source="apps",
+        language=options.asked_for,
+    )
+    in_python = options.language == "python"
+    solutions = json_value(row["solutions"] or "[]") if in_python else []
     return base.solved(problem, solutions)
 
 
@@ -79,8 +96,11 @@ def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
     tests = base.stdin_tests((test["input"], _text(test["output"][0])) for test in row["test_list"])
     if not tests:
         return base.LeftOut(row_id, "has no tests")
-    prompt = base.render("stdin", row["description"], style=options.prompt_style)
-    return base.SolvedProblem(Problem(row_id, prompt, tests, source="apps"), None)
+    prompt = base.render(
+        "stdin", row["description"], style=options.prompt_style, language=options.language
+    )
+    problem = Problem(row_id, prompt, tests, source="apps", language=options.asked_for)
+    return base.SolvedProblem(problem, None)
 
 
 def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
@@ -110,5 +130,6 @@ BENCHMARK = base.Benchmark(
     size="1.4 GB, 10,000 rows",
     convert=convert,
     options=Options,
+    languages=base.ANY_LANGUAGE,
     data_files=lambda split, _options: [f"{split}.jsonl"],
 )

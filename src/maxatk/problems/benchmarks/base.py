@@ -11,10 +11,12 @@ import decimal
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from maxatk.bounded import json_value
 from maxatk.records import Problem, TestCase
+from maxatk.verifier.languages import LANGUAGES
+from maxatk.verifier.languages.compiled import has_main
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -23,26 +25,28 @@ PROMPTS_VERSION = "1"
 
 Style: TypeAlias = Literal["chat", "plain"]
 Kind: TypeAlias = Literal["stdin", "function", "completion"]
+Programs: TypeAlias = Literal["python", "cpp", "c"]
+ANY_LANGUAGE: tuple[Programs, ...] = ("python", "cpp", "c")
 
 MOST_DIGITS = 50_000
 """Digits of an integer in a test: as many as a program in the sandbox may convert."""
 
 _FEW_DIGITS = 4000
 _LONG = 10**_FEW_DIGITS
-_SYSTEM = "You are an expert programmer who writes correct and efficient Python 3."
+_SYSTEM = "You are an expert programmer who writes correct and efficient {title}."
 
 _TASKS: Mapping[Kind, str] = {
     "stdin": (
         "Solve the problem with a program that reads from standard input and writes to standard "
-        "output. Answer with the whole program in one ```python block."
+        "output. Answer with the whole program in one ```{fence} block."
     ),
     "function": (
         "Solve the problem with the code it asks for, under the given names. Import whatever you "
-        "use. Answer with the whole code in one ```python block."
+        "use. Answer with the whole code in one ```{fence} block."
     ),
     "completion": (
         "Complete the given code. Answer with the whole code, the given lines included, in one "
-        "```python block."
+        "```{fence} block."
     ),
 }
 
@@ -76,7 +80,14 @@ class Foreign:
     reason: str
 
 
-ForeignCheckers: TypeAlias = Literal["leave_out", "ignore"]
+class Checker(NamedTuple):
+    """The source of a checker, and the name of its language."""
+
+    source: str
+    language: str = "python"
+
+
+ForeignCheckers: TypeAlias = Literal["leave_out", "ignore", "use"]
 Converted: TypeAlias = SolvedProblem | LeftOut
 Tests: TypeAlias = tuple[TestCase, ...]
 
@@ -86,10 +97,16 @@ class RowOptions:
     """Settings every benchmark has; those of one are a subclass beside its `convert`.
 
     `prompt_style` "chat" asks a model that follows instructions, "plain" is for a base model to go
-    on from.
+    on from. `language` is what the prompt asks for.
     """
 
     prompt_style: Style = "chat"
+    language: Programs = "python"
+
+    @property
+    def asked_for(self) -> str | None:
+        """The language of the problems, None for Python."""
+        return None if self.language == "python" else self.language
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +117,7 @@ class Benchmark:
     data set's card. `convert(row, options)` raises KeyError, TypeError or ValueError for a row of
     another schema. `data_files(split, options)` names the files of data sets without a loader;
     `unused` columns are not read from parquet files; `split_of(row)` tells the split where one file
-    holds all.
+    holds all. `languages` are those that its prompts may ask for.
     """
 
     hub: str
@@ -115,6 +132,7 @@ class Benchmark:
     data_files: Callable[[str, Any], list[str]] | None = None
     unused: tuple[str, ...] = ()
     split_of: Callable[[Row], str] | None = None
+    languages: tuple[Programs, ...] = ("python",)
 
 
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
@@ -137,13 +155,27 @@ def is_python(source: str) -> bool:
             return False
 
 
-def usable_checker(source: str | None, foreign: ForeignCheckers) -> str | Foreign | None:
-    """Return a row's checker, None where it has none or a foreign one is ignored."""
+def usable_checker(source: str | None, foreign: ForeignCheckers) -> Checker | Foreign | None:
+    """Return a row's checker, None where it has none or a foreign one is ignored.
+
+    One in C++ is used where `foreign` says so, because it needs a testlib.h that only the user has.
+    """
     if not source or not source.strip():
         return None
     if is_python(source):
-        return source
+        return Checker(source)
+    if foreign == "use":
+        in_cpp = has_main(source)
+        return Checker(source, "cpp") if in_cpp else Foreign("its checker is not in Python or C++")
     return None if foreign == "ignore" else Foreign("its checker is not in Python")
+
+
+def checker_fields(checker: Checker | None) -> dict[str, Any]:
+    """Return the fields of a problem that is verified by a checker, none without one."""
+    if checker is None:
+        return {}
+    fields = {"compare": "checker", "checker": checker.source}
+    return fields if checker.language == "python" else {**fields, "checker_language": "cpp"}
 
 
 def require_type(row: Row, column: str, kind: type) -> Any:
@@ -171,19 +203,28 @@ def _integer(text: str) -> int:
     return int(text) if len(text) <= _FEW_DIGITS else int(decimal.Decimal(text))
 
 
-def render(kind: Kind, statement: str, *, starter: str | None = None, style: Style = "chat") -> str:
+def render(
+    kind: Kind,
+    statement: str,
+    *,
+    starter: str | None = None,
+    style: Style = "chat",
+    language: str = "python",
+) -> str:
     """Return the prompt of a task: its statement and, if there is one, the code to start from.
 
     In the style "plain" a line follows that code can go on from; a completion without a statement
     is the given code alone, as HumanEval (Chen et al. 2021) prompts base models.
     """
     statement = statement.strip("\n")
+    names = {"title": LANGUAGES[language].title, "fence": LANGUAGES[language].fence}
     if style == "plain":
         code = starter or ""
         if kind == "completion" and not statement:
             return code
-        return f"{statement}\n\n# Solution in Python 3\n{code}"
-    parts = [f"{_SYSTEM} {_TASKS[kind]}", statement]
+        comment = "#" if language == "python" else "//"
+        return f"{statement}\n\n{comment} Solution in {names['title']}\n{code}"
+    parts = [f"{_SYSTEM} {_TASKS[kind]}".format(**names), statement]
     if starter:
         parts.append(f"```python\n{starter.rstrip()}\n```")
     return "\n\n".join(part for part in parts if part) + "\n"

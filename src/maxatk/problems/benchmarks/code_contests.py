@@ -9,7 +9,7 @@ from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
 from maxatk.verifier.rules import rule
 
-_PYTHON_3 = 3  # code of the language in the solutions column
+_CODES = {"python": 3, "cpp": 2}  # of languages in the solutions column
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,16 +53,20 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     limit = row.get("time_limit") or {"seconds": 0}
     problem = Problem(
         f"code_contests/{name}",
-        base.render("stdin", row["description"], style=options.prompt_style),
+        base.render(
+            "stdin", row["description"], style=options.prompt_style, language=options.language
+        ),
         tests,
         time_limit_s=limit["seconds"] + limit.get("nanos", 0) / 1e9 or None,
         memory_limit_mb=(row.get("memory_limit_bytes") or 0) >> 20 or None,
         compare=options.compare,
         source="code_contests",
+        language=options.asked_for,
     )
     written = row["solutions"]
     pairs = zip(written["language"], written["solution"], strict=True)
-    return base.solved(problem, [text for language, text in pairs if language == _PYTHON_3])
+    code = _CODES.get(options.language)
+    return base.solved(problem, [text for language, text in pairs if language == code])
 
 
 def _too_difficult(row: base.Row, row_id: str, options: Options) -> base.LeftOut | None:
@@ -83,10 +87,15 @@ def convert_cure(row: base.Row, options: base.RowOptions) -> base.Converted:
     tests = base.stdin_tests(zip(inputs, outputs, strict=True))
     if not tests:
         return base.LeftOut(row_id, "has no tests")
-    prompt = base.render("stdin", row["question"], style=options.prompt_style)
+    prompt = base.render(
+        "stdin", row["question"], style=options.prompt_style, language=options.language
+    )
     limit = row.get("test_time_limit")
-    problem = Problem(row_id, prompt, tests, time_limit_s=limit, source="cure")
-    return base.solved(problem, row.get("solutions") or [])
+    problem = Problem(
+        row_id, prompt, tests, time_limit_s=limit, source="cure", language=options.asked_for
+    )
+    in_python = options.language == "python"
+    return base.solved(problem, (row.get("solutions") or []) if in_python else [])
 
 
 BENCHMARK = base.Benchmark(
@@ -97,6 +106,7 @@ BENCHMARK = base.Benchmark(
     size="7.6 GB",
     convert=convert,
     options=Options,
+    languages=base.ANY_LANGUAGE,
     unused=("incorrect_solutions", "untranslated_description"),
 )
 CURE = base.Benchmark(
@@ -106,5 +116,6 @@ CURE = base.Benchmark(
     licence="MIT",
     size="74 MB",
     convert=convert_cure,
+    languages=base.ANY_LANGUAGE,
     data_files=lambda _split, _options: ["train/CodeContests_train.json"],
 )

@@ -12,7 +12,7 @@ from maxatk.records import Problem
 
 
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
-    """Return the problem of a row, verified by its checker where that is in Python."""
+    """Return the problem of a row, verified by its checker where that can be run."""
     options = options or Options()
     row_id = f"code_contests_o/{row['name']}"
     cases = base.require_type(row, "corner_cases", list)
@@ -24,11 +24,13 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
         return base.LeftOut(row_id, checker.reason)
     problem = Problem(
         row_id,
-        base.render("stdin", row["description"], style=options.prompt_style),
+        base.render(
+            "stdin", row["description"], style=options.prompt_style, language=options.language
+        ),
         tests,
-        compare="checker" if checker else None,
-        checker=checker,
         source="code_contests_o",
+        language=options.asked_for,
+        **base.checker_fields(checker),
     )
     return base.SolvedProblem(problem, None)
 
@@ -41,5 +43,6 @@ BENCHMARK = base.Benchmark(
     size="11,683 rows, 325 GB",
     convert=convert,
     options=Options,
+    languages=base.ANY_LANGUAGE,
     unused=("results", "commands", "generator", "input_constraints_summary"),
 )

@@ -10,18 +10,22 @@ import dataclasses
 from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
 
-_PYTHON_3 = ("py3", "python3", "pypy3")  # names of the language in the submissions
+# Names of languages in the submissions.
+_NAMES = {"python": ("py3", "python3", "pypy3"), "cpp": ("cpp", "c++", "cxx"), "c": ("c",)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(base.RowOptions):
-    """`foreign_checkers`: a row whose checker is not in Python is left out, or it is not used."""
+    """`foreign_checkers`: a row whose checker is not in Python is left out, or it is not used.
+
+    With "use" checkers in C++ are taken: to verify by them the verifier needs its `testlib`.
+    """
 
     foreign_checkers: base.ForeignCheckers = "leave_out"
 
 
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
-    """Return the problem of a row, verified by its checker where that is in Python."""
+    """Return the problem of a row, verified by its checker where that can be run."""
     options = options or Options()
     row_id = f"code_contests_plus/{row['source']}/{row['id']}"
     tests = base.stdin_tests(
@@ -36,19 +40,22 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     problem = Problem(
         row_id,
         base.render(
-            "stdin", f"# {row['title']}\n\n{row['description']}", style=options.prompt_style
+            "stdin",
+            f"# {row['title']}\n\n{row['description']}",
+            style=options.prompt_style,
+            language=options.language,
         ),
         tests,
         time_limit_s=milliseconds / 1000 if milliseconds else None,
         memory_limit_mb=row["memory_limit"] or None,
-        compare="checker" if checker else None,
-        checker=checker,
         source="code_contests_plus",
+        language=options.asked_for,
+        **base.checker_fields(checker),
     )
     solutions = [
         submission["code"]
         for submission in row["correct_submissions"] or ()
-        if submission["language"] in _PYTHON_3
+        if submission["language"].lower() in _NAMES[options.language]
     ]
     return base.solved(problem, solutions)
 
@@ -62,5 +69,6 @@ BENCHMARK = base.Benchmark(
     size="11,690 rows",
     convert=convert,
     options=Options,
+    languages=base.ANY_LANGUAGE,
     unused=("incorrect_submissions", "generator", "validator"),
 )

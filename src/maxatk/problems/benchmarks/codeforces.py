@@ -21,13 +21,16 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
     checker = row["generated_checker"] or None
     problem = Problem(
         row_id,
-        base.render("stdin", _statement(row), style=options.prompt_style),
+        base.render(
+            "stdin", _statement(row), style=options.prompt_style, language=options.language
+        ),
         base.stdin_tests((test["input"], test["output"]) for test in row["official_tests"]),
         time_limit_s=row["time_limit"],
         memory_limit_mb=int(row["memory_limit"]) if row["memory_limit"] else None,
         compare="checker" if checker else None,
         checker=checker,
         source="codeforces",
+        language=options.asked_for,
     )
     return base.SolvedProblem(problem, None)
 
@@ -56,4 +59,5 @@ BENCHMARK = base.Benchmark(
     licence="CC BY 4.0 (its text says ODC-By)",
     size="train 5 GB in the default configuration",
     convert=convert,
+    languages=base.ANY_LANGUAGE,
 )

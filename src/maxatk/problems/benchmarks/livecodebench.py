@@ -76,13 +76,22 @@ def solved(
         return base.LeftOut(row_id, tests)
     starter = partial or _with_imports(row["starter_code"] or "") or None
     kind: base.Kind = "completion" if partial else "function" if starter else "stdin"
+    if kind != "stdin" and options.language != "python":
+        return base.LeftOut(row_id, "its tests call a function of Python")
     problem = Problem(
         row_id,
-        base.render(kind, row["question_content"], starter=starter, style=options.prompt_style),
+        base.render(
+            kind,
+            row["question_content"],
+            starter=starter,
+            style=options.prompt_style,
+            language=options.language,
+        ),
         tests,
         starter_code=starter,
         compare="lcb",
         source=row_id.partition("/")[0],
+        language=options.asked_for,
     )
     return base.SolvedProblem(problem, solution)
 
@@ -179,5 +188,6 @@ BENCHMARK = base.Benchmark(
     size="4.5 GB, 1,055 rows in release_v6",
     convert=convert,
     options=Options,
+    languages=base.ANY_LANGUAGE,
     data_files=_files,
 )

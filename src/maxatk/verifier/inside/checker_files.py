@@ -1,4 +1,4 @@
-"""The files of a checker, called as `checker.py input correct_output solution_output`.
+"""The files of a checker: input, correct output and the output of the solution.
 
 A checker runs in a sandbox of its own, after the programs it verifies are dead. Its files lie in a
 folder that only the supervising processes can write; where there is no private root, they are
@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 
 from maxatk.verifier.inside import protocol
+from maxatk.verifier.inside.given_files import CHECKER_FOLDER, CHECKER_NAMES
 from maxatk.verifier.inside.supervise import STANDARD, copy
 
-CHECKER_FOLDER = "/checker"
-CHECKER_NAMES = ("input.txt", "correct_output.txt", "solution_output.txt")
 _FIRST = len(STANDARD)
 
 

@@ -9,8 +9,7 @@ import os
 import resource
 import sys
 
-from maxatk.verifier.inside import landlock, scratch, syscalls
-from maxatk.verifier.inside.checker_files import CHECKER_FOLDER, CHECKER_NAMES
+from maxatk.verifier.inside import given_files, landlock, scratch, syscalls
 
 # Flags of unshare, mount and mount_setattr, as the kernel's headers have them.
 _NEWNS = 0x00020000
@@ -33,15 +32,19 @@ _ATTR_RDONLY = 1
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
 _MAX_FILES = 256
 _MAX_TASKS = 128  # processes and threads of one worker together
-_STACK = 64 << 20  # the kernel keeps 128 MiB free below the stack, whatever the limit at start
 
 Layers = dict[str, bool | str]
+GivenFiles = dict[str, list[int]]
+"""Descriptors of the files that only supervising processes can write, by their folder."""
 
 
-def enter_namespaces(paths: list[str], uid: int, checker_files: list[int]) -> Layers:
+def enter_namespaces(
+    paths: list[str], uid: int, *, mount_options: str, given: GivenFiles
+) -> Layers:
     """Leave the host's namespaces and file tree as far as the host allows; say what held.
 
-    `checker_files` gets descriptors of the files that only the supervising processes can write.
+    The new file tree holds `paths`, a scratch folder with `mount_options`, and the folders that are
+    keys of `given`, whose values get the descriptors of their files.
     """
     layers: Layers = {}
     folder = scratch.place(paths)
@@ -49,18 +52,29 @@ def enter_namespaces(paths: list[str], uid: int, checker_files: list[int]) -> La
         layers["user_namespace"] = attempt(_unshare_user)
     for name, flag in (("network", _NEWNET), ("ipc", _NEWIPC | _NEWUTS)):
         layers[f"{name}_namespace"] = attempt(_unshare, flag)
-    layers["private_root"] = attempt(_enter_private_root, paths, folder)
+    layers["private_root"] = attempt(_enter_private_root, paths, [folder, *given])
     layers["scratch_folder"] = "there is no private root"
     if layers["private_root"] is True:
-        layers["scratch_folder"] = attempt(_mount_folders, paths, folder, checker_files)
+        layers["scratch_folder"] = attempt(_mount_folders, paths, folder, mount_options, given)
     layers["own_uid"] = attempt(_check_uid_drop, paths, uid)
     # Last: the very next child becomes process 1 of the new namespace.
     layers["pid_namespace"] = attempt(_unshare, _NEWPID)
     return layers
 
 
-def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
-    """Give up user, capabilities and the right to gain any; restrict files and resources."""
+def drop_privileges(
+    layers: Layers,
+    paths: list[str],
+    uid: int,
+    *,
+    given: GivenFiles,
+    stack: int,
+    executable: list[str],
+) -> Layers:
+    """Give up user, capabilities and the right to gain any; restrict files and resources.
+
+    The stack may grow to `stack` bytes; files below `executable` may be run.
+    """
     if layers["own_uid"] is True:
         if layers["scratch_folder"] is True:
             os.chown(scratch.place(paths), uid, uid)
@@ -78,12 +92,12 @@ def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
     readable = paths
     if layers["scratch_folder"] is True:
         writable = [scratch.place(paths)]
-        readable = [*paths, CHECKER_FOLDER]
-    layers["landlock"] = attempt(landlock.restrict, readable, _DEVICES, writable)
+        readable = [*paths, *given]
+    layers["landlock"] = attempt(landlock.restrict, readable, _DEVICES, writable, executable)
     if writable:
         os.chdir(writable[0])
     own_count = layers["own_uid"] is True or layers.get("user_namespace") is True
-    layers["rlimits"] = attempt(_set_limits, own_count)
+    layers["rlimits"] = attempt(_set_limits, own_count, stack)
     return layers
 
 
@@ -110,8 +124,8 @@ def _unshare_user() -> None:
             file.write(text)
 
 
-def _enter_private_root(paths: list[str], folder: str) -> None:
-    """Make a file tree that holds the interpreter's libraries and four devices, read-only."""
+def _enter_private_root(paths: list[str], folders: list[str]) -> None:
+    """Make a read-only file tree that holds paths of the host, four devices and empty folders."""
     _unshare(_NEWNS)
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
@@ -122,12 +136,12 @@ def _enter_private_root(paths: list[str], folder: str) -> None:
         _bind(path)
     syscalls.check(syscalls.LIBC.umount2(b"/old", _MNT_DETACH), "umount2")
     os.rmdir("/old")
-    os.mkdir(folder)
-    os.mkdir(CHECKER_FOLDER)
+    for folder in folders:
+        os.mkdir(folder)
     _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
 
 
-def _mount_folders(paths: list[str], folder: str, checker_files: list[int]) -> None:
+def _mount_folders(paths: list[str], folder: str, mount_options: str, given: GivenFiles) -> None:
     """Make the libraries read-only, whoever owns them, and only then a place to write to."""
     read_only = (ctypes.c_uint64 * 4)(_ATTR_RDONLY, 0, 0, 0)  # struct mount_attr
     for path in filter(os.path.exists, paths):
@@ -135,16 +149,24 @@ def _mount_folders(paths: list[str], folder: str, checker_files: list[int]) -> N
             syscalls.NR_MOUNT_SETATTR, _AT_FDCWD, path.encode(), _AT_RECURSIVE,
             ctypes.byref(read_only), ctypes.c_size_t(ctypes.sizeof(read_only)),
         )  # fmt: skip
-    _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, scratch.MOUNT_OPTIONS)
+    _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, mount_options)
+    for given_folder, descriptors in given.items():
+        descriptors += _mount_given(given_folder)
+
+
+def _mount_given(folder: str) -> list[int]:
+    """Mount one of `given_files.FOLDERS`; return the descriptors that can write its files."""
     # Of any size: what the host writes there is bounded by what it holds itself. The descriptors
     # write through the first mount, and all paths lead to the second one, which is read-only.
-    _mount("tmpfs", CHECKER_FOLDER, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=0,mode=755")
-    for name in CHECKER_NAMES:
-        path = f"{CHECKER_FOLDER}/{name}"
-        checker_files.append(os.open(path, os.O_RDWR | os.O_CREAT, 0o444))
-    _mount(CHECKER_FOLDER, CHECKER_FOLDER, None, _MS_BIND)
+    _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=0,mode=755")
+    descriptors = [
+        os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT, 0o444)
+        for name in given_files.FOLDERS[folder]
+    ]
+    _mount(folder, folder, None, _MS_BIND)
     read_only_bind = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
-    _mount(None, CHECKER_FOLDER, None, read_only_bind)
+    _mount(None, folder, None, read_only_bind)
+    return descriptors
 
 
 def _bind(path: str) -> None:
@@ -179,24 +201,24 @@ def _check_uid_drop(paths: list[str], uid: int) -> None:
         raise OSError(f"{paths[0]} cannot be read by another user; install Python elsewhere")
 
 
-def _set_limits(own_count: bool) -> None:
+def _set_limits(own_count: bool, stack: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    stack = _STACK if hard == resource.RLIM_INFINITY else min(_STACK, hard)
-    resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
+    soft = stack if hard == resource.RLIM_INFINITY else min(stack, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
     if own_count:  # otherwise the user's other processes count as well
         resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_TASKS, _MAX_TASKS))
 
 
-def library_paths() -> list[str]:
-    """Return the folders that hold the interpreter's libraries, the standard library first."""
+def library_paths(more: list[str]) -> list[str]:
+    """Return the folders of the interpreter's libraries, the standard library first, and `more`."""
     stdlib = os.path.dirname(os.__file__)
     paths = [stdlib, *(path for path in sys.path if os.path.isdir(path))]
     with open("/proc/self/maps") as maps:
         loaded = {line.split()[-1] for line in maps if line.rstrip().endswith(".so")}
     paths += sorted({os.path.dirname(path) for path in loaded})
-    paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64"]
+    paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64", *more]
     folders = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.isdir(path))
     # A folder below another one comes with it.
     below = tuple(f"{folder}/" for folder in folders)

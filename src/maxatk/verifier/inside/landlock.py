@@ -5,9 +5,10 @@ import os
 
 from maxatk.verifier.inside import syscalls
 
+_EXECUTE = 1
 _READ = 1 << 2 | 1 << 3  # read a file, list a folder
 _WRITE_FILE = 1 << 1
-_FILE_ONLY = 1 << 1 | 1 << 2
+_FILE_ONLY = 1 | 1 << 1 | 1 << 2
 # Read, write, list; remove and make files and folders; rename between folders (from version 2
 # on), truncate (from 3 on).
 _SCRATCH = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13 | 1 << 14
@@ -26,12 +27,14 @@ class _PathRule(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def restrict(readable: list[str], devices: list[str], writable: list[str]) -> int:
+def restrict(
+    readable: list[str], devices: list[str], writable: list[str], executable: list[str]
+) -> int:
     """Confine this process and its children; return the kernel's Landlock version.
 
     Below `readable` files can be read, `devices` can also be written, below `writable` files and
-    folders can be made and removed; nothing else can be opened. Raises OSError where the kernel
-    has no Landlock.
+    folders can be made and removed, below `executable` files can be read and run; nothing else can
+    be opened. Raises OSError where the kernel has no Landlock.
     """
     version = syscalls.syscall(syscalls.NR_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     known = max(number for number in _ACCESSES if number <= version)
@@ -42,7 +45,12 @@ def restrict(readable: list[str], devices: list[str], writable: list[str]) -> in
     ruleset = syscalls.syscall(
         syscalls.NR_LANDLOCK_CREATE, ctypes.byref(rules), ctypes.c_size_t(size), 0
     )
-    allowed = [(readable, _READ), (devices, _READ | _WRITE_FILE), (writable, _SCRATCH & handled)]
+    allowed = [
+        (readable, _READ),
+        (devices, _READ | _WRITE_FILE),
+        (writable, _SCRATCH & handled),
+        (executable, _READ | _EXECUTE),
+    ]
     for paths, access in allowed:
         for path in filter(os.path.exists, paths):
             parent = os.open(path, os.O_PATH | os.O_CLOEXEC)

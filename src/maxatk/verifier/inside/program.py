@@ -1,4 +1,4 @@
-"""The process of one program: compiles it once and forks one process for each test.
+"""The process of one program: prepares it once and forks one process for each test.
 
 Untrusted code only runs in the forked test, after `enter_test`. Inputs and outputs pass from file
 to file inside the kernel, so that no test inherits another test's data with the heap.
@@ -20,6 +20,8 @@ TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from maxatk.verifier.inside.native import Native
+
 
 def run(request: Request, context: Context) -> NoReturn:
     """Verify one program in this process, which ends with it."""
@@ -28,7 +30,7 @@ def run(request: Request, context: Context) -> NoReturn:
     _set_limits(request, context.base_memory)
     table_size = request.tests * protocol.TEST.size
     table = os.pread(context.job, table_size, 0)
-    program = _compile(os.pread(context.job, request.source_size, table_size), context.results)
+    program = _prepared(request, context, table_size)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
     records_size = request.tests * protocol.RESULT.size
@@ -40,7 +42,8 @@ def run(request: Request, context: Context) -> NoReturn:
     # Not in the zygote, whose collector is frozen; held by no name, which would keep its objects.
     sys.modules["__main__"] = type(sys)("__main__")
     sys.modules["__main__"].__dict__.update(__builtins__=builtins, __file__=sys.argv[0])
-    import_early(program.names)
+    if isinstance(program, Program):
+        import_early(program.names)
     if context.program_filter is None:
         program.threads = True
     elif not program.threads:
@@ -49,7 +52,7 @@ def run(request: Request, context: Context) -> NoReturn:
     os._exit(0)
 
 
-def run_tests(program: Program, table: bytes, request: Request, context: Context) -> None:
+def run_tests(program: Program | Native, table: bytes, request: Request, context: Context) -> None:
     """Run every test of the table and write its record and outputs into the results file."""
     offset = len(table) + request.source_size
     record_offset = 0
@@ -84,6 +87,18 @@ def open_standard_files() -> None:
         os.close(memory)
 
 
+def _prepared(request: Request, context: Context, offset: int) -> Program | Native:
+    """Return the program whose bytes begin at an offset of the job file.
+
+    No name holds a source: a test could find it in the frames that it inherits.
+    """
+    if request.entry != protocol.ENTER_PYTHON:
+        from maxatk.verifier.inside import native  # loaded by its zygote: others do not pay for it
+
+        return native.place(request, context, offset)
+    return _compile(os.pread(context.job, request.source_size, offset), context.results)
+
+
 def _compile(source: bytes, results: int) -> Program:
     try:
         # As text: it was decoded long ago, whatever encoding a comment in it names.
@@ -96,7 +111,11 @@ def _compile(source: bytes, results: int) -> Program:
 
 
 def _run_test(
-    program: Program, request: Request, context: Context, test: tuple[int, int, int], offset: int
+    program: Program | Native,
+    request: Request,
+    context: Context,
+    test: tuple[int, int, int],
+    offset: int,
 ) -> tuple[int, bytes]:
     size, kind, _ = test
     for descriptor in STANDARD:
@@ -104,7 +123,7 @@ def _run_test(
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.set_blocking(descriptor, True)
     start = request.clock()
-    if kind == protocol.KIND_CHECK:
+    if kind == protocol.KIND_CHECK and isinstance(program, Program):
         ending, status, cpu, memory = checking.run_check(program, request, context, test, offset)
     else:
         files = None
@@ -142,7 +161,7 @@ def _run_test(
 
 
 def _become_test(
-    program: Program,
+    program: Program | Native,
     request: Request,
     context: Context,
     test: tuple[int, int, int],
@@ -155,8 +174,20 @@ def _become_test(
             free = files.move_descriptors()
             sys.argv = ["checker.py", *files.paths]
         execution.enter_test(context, request.output, threads=program.threads, first_closed=free)
+        if not isinstance(program, Program):
+            from maxatk.verifier.inside import native
+
+            native.run(_arguments(files))
         if kind == protocol.KIND_CALL:
             execution.run_call(program.code, size)
         execution.run_script(program.code, finalise=program.finalise)
     finally:  # whatever happens, this process must not go on as its parent
         os._exit(1)
+
+
+def _arguments(files: checker_files.Files | None) -> list[bytes]:
+    """Return the arguments of a native program; those of a checker in the order of testlib."""
+    if files is None:
+        return [b"program"]
+    stdin, correct, printed = (path.encode() for path in files.paths)
+    return [b"checker", stdin, printed, correct]

@@ -1,16 +1,19 @@
-"""What host and zygote say to each other: fixed binary records in two memory files.
+"""What host and sandboxes say to each other: fixed binary records in two memory files.
 
-The host puts table, source and payloads into the job file and one `REQUEST` into a pipe; the
+The host puts table, program and payloads into the job file and one `REQUEST` into a pipe; the
 program process fills the results file (one `RESULT` a test, then the outputs, in order) and the
 zygote answers one `REPLY` when the program process is gone. Expected outputs are in none of it.
+
+A builder is given arguments and source in the job file and one `BUILD`; it leaves what the compiler
+said and the object in the results file and answers one `BUILT`.
 """
 
 import struct
 
-# tests, time-outs after which to stop (0: never), source bytes, CPU limit (s), wall limit (s), idle
-# seconds of all tests together, compile limit (s), memory (bytes), output of a test (bytes), output
-# of all tests together (bytes)
-REQUEST = struct.Struct("<IIQddddQQQ")
+# tests, time-outs after which to stop (0: never), program bytes, CPU limit (s), wall limit (s),
+# idle seconds of all tests together, compile limit (s), memory (bytes), output of a test (bytes),
+# output of all tests together (bytes), how the program is entered
+REQUEST = struct.Struct("<IIQddddQQQB")
 KILL = struct.Struct("<i")  # the process that a program process wants to be killed
 REPLY = struct.Struct("<id")  # the program process's wait status and CPU seconds
 # payload bytes, kind of test, how many of the bytes are the name of a check test's function
@@ -20,6 +23,17 @@ RESULT = struct.Struct("<iBddQQQ")
 
 # The three parts of a checker's payload: input, expected output, the program's output (bytes)
 CHECKER_SIZES = struct.Struct("<QQQ")
+
+# bytes of the arguments and of the source, CPU limit (s), wall limit (s), memory (bytes), bytes of
+# a file
+BUILD = struct.Struct("<QQddQQ")
+# wait status, whether the wall clock ran out, CPU (s), bytes of the message, bytes of the object
+BUILT = struct.Struct("<i?dQQ")
+
+# What the program bytes are: Python's source, or a shared object that may start threads or not.
+ENTER_PYTHON = 0
+ENTER_NATIVE = 1
+ENTER_NATIVE_WITH_THREADS = 2
 
 KIND_STDIN = 0
 KIND_CALL = 1

@@ -2,8 +2,9 @@
 
 Two filters of raw BPF stack up: `zygote_filter` is an allow-list for everything below the zygote;
 `test_filter`, or `program_filter` once for all tests of a program, takes away what only the
-supervising processes need before untrusted code runs. Everything not named fails with EPERM; a
-foreign architecture kills.
+supervising processes need before untrusted code runs. For a builder `builder_filter` is the first,
+because a compiler runs its parts by execve. Everything not named fails with EPERM; a foreign
+architecture kills.
 """
 
 import ctypes
@@ -70,11 +71,14 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "statx": (332, 291), "rseq": (334, 293), "close_range": (436, 436), "clone3": (435, 435),
     "faccessat2": (439, 439), "epoll_pwait2": (441, 441),
     "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210), "getsockname": (51, 204),
-    "socketpair": (53, 199),
+    "socketpair": (53, 199), "execve": (59, 221),
 }  # fmt: skip
 
 # What the zygote needs and nothing below it, once a program process is set up.
 _SUPERVISOR_ONLY = ("kill", "tkill", "tgkill", "memfd_create", "seccomp", "setpgid", "waitid")
+# What a compiler needs to run its parts, and nothing of a zygote.
+_BUILDER_ONLY = ("execve",)
+_SOCKETS = ("sendto", "recvfrom", "shutdown", "getsockname", "socketpair")
 # What a program process needs for its tests, and a test does not.
 _PROGRAM_ONLY = ("fork", "vfork", "wait4", "chdir", "chmod", "fchmodat")
 # What changes files; refused where neither mounts nor Landlock say where that is allowed.
@@ -113,9 +117,19 @@ class Filter:
 
 def zygote_filter(machine: str) -> Filter:
     """Return the allow-list for a zygote and everything below it."""
-    rules = _zygote_rules()
-    free = {name: [_return(ALLOW)] for name in _NUMBERS if name not in rules}
-    return _assembled(machine, {**rules, **free}, _return(ERRNO | errno.EPERM))
+    return _allow_list(machine, without=_BUILDER_ONLY)
+
+
+def builder_filter(machine: str) -> Filter:
+    """Return the allow-list for a builder: that of a zygote with execve, and without sockets."""
+    return _allow_list(machine, without=_SOCKETS)
+
+
+def _allow_list(machine: str, *, without: tuple[str, ...]) -> Filter:
+    special = {name: rule for name, rule in _zygote_rules().items() if name not in without}
+    names = [name for name in _NUMBERS if name not in special and name not in without]
+    free = {name: [_return(ALLOW)] for name in names}
+    return _assembled(machine, {**special, **free}, _return(ERRNO | errno.EPERM))
 
 
 def test_filter(machine: str, *, writing: bool) -> Filter:
@@ -136,7 +150,7 @@ def test_filter(machine: str, *, writing: bool) -> Filter:
 
 
 def program_filter(machine: str) -> Filter:
-    """Return what a program process takes away from itself and all its tests at once.
+    """Return what a program process takes away from itself and all its tests, a compiler too.
 
     It leaves the calls of `_PROGRAM_ONLY` and forking. That is safe where a limit of no process
     at all stops forks in a test and the file system is read-only but for the scratch folder. To

@@ -85,6 +85,24 @@ def _write_outside(context: supervise.Context) -> None:
     raise PermissionError
 
 
+def of_a_builder(enter_build: Callable[[], None]) -> dict[str, bool | str]:
+    """Return the same for a builder, of a child that `enter_build` has set up like a compiler."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            enter_build()
+            os.write(writer, bytes(_refused(name, _PROBES[name]) for name in _OF_A_BUILDER))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    answer = os.read(reader, len(_OF_A_BUILDER))
+    os.close(reader)
+    os.wait()
+    refused = dict(zip(_OF_A_BUILDER, answer, strict=False))
+    return {f"proved_{name}": refused.get(name) == 1 or "was possible" for name in _OF_A_BUILDER}
+
+
+_OF_A_BUILDER = ("no_socket", "no_signal", "no_reading", "no_proc")
 _BY_FILTER = ("no_fork", "no_exec", "no_socket", "no_signal")
 _PROBES: dict[str, Callable[[], object]] = {
     "no_fork": _fork,

@@ -6,7 +6,7 @@ import _signal as signals  # type: ignore[import-not-found]  # `signal` would lo
 import os
 import time
 
-from maxatk.verifier.inside import protocol
+from maxatk.verifier.inside import protocol, syscalls
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
@@ -28,12 +28,13 @@ class Context:
     processes does not stop forks; see `seccomp`). `base_memory` is the zygote's own address space
     in bytes; `orphans` says that the processes of a killed zygote would live on, because it is not
     the first one of a process namespace. `scratch` is the path of the current folder where it is
-    the scratch folder of the tests, `checker_files` are the files in `CHECKER_FOLDER`, if there is
-    one. `kills` is the pipe on which a program process asks the zygote to kill a test,
-    `complaints` the file for what the checkers of check tests say, which programs must not read.
+    the scratch folder of the tests; where there is one, `checker_files` are the files of a checker
+    and `object_file` is that of a native program. `kills` is the pipe on which a program process
+    asks the zygote to kill a test, `complaints` the file for what the checkers of check tests say,
+    which programs must not read.
     """
 
-    kills = complaints = -1
+    kills = complaints = object_file = -1
 
     def __init__(
         self,
@@ -56,17 +57,17 @@ class Context:
 
 
 class Request:
-    """One message of the host: how many tests, how long the source, what limits.
+    """One message of the host: how many tests, how long the program, what limits.
 
     `idle_left` (seconds) and `output_left` (bytes) are what the program's tests may still use of
-    what they have together.
+    what they have together; `entry` says how the program is entered.
     """
 
     def __init__(self, message: bytes) -> None:
         fields = protocol.REQUEST.unpack(message)
         self.tests, self.max_timeouts, self.source_size = fields[:3]
         self.cpu_limit, self.wall_limit, self.idle_left, self.compile_limit = fields[3:7]
-        self.memory, self.output, self.output_left = fields[7:]
+        self.memory, self.output, self.output_left, self.entry = fields[7:]
         self.stopped = 0.0  # seconds for which nothing here could run
 
     def clock(self) -> float:
@@ -83,6 +84,56 @@ class Request:
     def count_idle(self, wall: float, cpu: float) -> None:
         """Take from the idle seconds what a test of so many seconds has used of them."""
         self.idle_left -= max(0.0, min(wall - _FREE_IDLE - _BUSY * cpu, self.idle_left))
+
+
+def die_with_the_host() -> None:
+    """End this process when its parent ends, and first when the kernel is out of memory."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        return  # where it cannot be written, the sizes of the processes decide
+
+
+def leave_a_keeper(descriptors: list[int]) -> None:
+    """Go on in a child, which is process 1 of the new process namespace if there is one.
+
+    Its parent, the keeper, holds no pipe open. When the child ends, or the host sends SIGTERM, it
+    waits for everything below, which nobody else would do where the host's process 1 takes no care
+    of orphans: each would stay there as a zombie.
+    """
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    pid = os.fork()
+    if pid == 0:
+        signals.pthread_sigmask(signals.SIG_UNBLOCK, (signals.SIGTERM,))
+        return
+    for descriptor in descriptors:
+        os.close(descriptor)
+    # A SIGCHLD may be of an earlier child: of any other, this one has not ended.
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        if signals.sigwait((*CHILD_DIED, signals.SIGTERM)) == signals.SIGTERM:
+            os.kill(pid, signals.SIGKILL)  # what is below dies with its parent
+    _await_all()
+    os._exit(0)
+
+
+def sweep(group: int) -> None:
+    """Kill what the first process of a group, which has ended, has left behind."""
+    try:
+        os.killpg(group, signals.SIGKILL)
+    except ProcessLookupError:
+        return
+    _await_all()
+
+
+def _await_all() -> None:
+    """Wait for all children, and for the orphans that have become such."""
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
 
 
 def copy(source: int, offset: int, target: int, size: int) -> int:

@@ -44,7 +44,7 @@ def rehearse(context: supervise.Context) -> None:
     table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN, 0)
     os.write(job, table + _INPUT)
     limits = (*(10.0,) * 4, 1 << 30, 1 << 20, 1 << 30)
-    request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, *limits))
+    request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, *limits, protocol.ENTER_PYTHON))
     trial = supervise.Context(
         job, results, context.test_filter, None, base_memory=0, orphans=context.orphans
     )

@@ -13,6 +13,7 @@ import sys
 
 from maxatk.verifier.inside import (
     execution,
+    given_files,
     isolate,
     program,
     protocol,
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def main(arguments: list[str]) -> NoReturn:
+def main(stack: int, arguments: list[str]) -> NoReturn:
     """Isolate this process and serve requests until the host goes away.
 
-    `arguments`: uid to drop to, extra import folder (may be empty), modules to preload (comma
-    separated), then the descriptors of requests, replies, job and results.
+    The stack may grow to `stack` bytes. `arguments`: uid to drop to, extra import folder (may be
+    empty), modules to preload (comma separated), "native" for native programs beside those in
+    Python, the libraries that these need (separated by colons), then the descriptors of requests,
+    replies, job and results.
     """
     uid = int(arguments[0])
-    folder = arguments[1]
-    modules = arguments[2]
-    descriptors = [int(text) for text in arguments[3:]]
+    folder, modules, kind, libraries = arguments[1:5]
+    descriptors = [int(text) for text in arguments[5:]]
     requests, replies, job, results = descriptors
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
-    _be_killed_first()
+    supervise.die_with_the_host()
     if folder:
         sys.path.append(os.path.realpath(folder))
     execution.prepare_interpreter()
@@ -49,14 +50,19 @@ def main(arguments: list[str]) -> NoReturn:
     signals.pthread_sigmask(signals.SIG_BLOCK, (*supervise.CHILD_DIED, signals.SIGTERM))
     for name in filter(None, modules.split(",")):
         __import__(name)
+    library_folders: list[str] = []
+    if kind == "native":
+        from maxatk.verifier.inside import native  # not in others, where it makes forks slower
+
+        library_folders = native.preload([path for path in libraries.split(":") if path])
     machine = os.uname().machine
-    paths = isolate.library_paths()
+    paths = isolate.library_paths(library_folders)
     with open("/proc/self/statm") as file:
         base_memory = int(file.read().split()[0]) * 4096
-    checker_files: list[int] = []
-    layers = isolate.enter_namespaces(paths, uid, checker_files)
-    _leave_a_keeper(descriptors)
-    layers = isolate.drop_privileges(layers, paths, uid)
+    given: isolate.GivenFiles = {name: [] for name in given_files.FOLDERS}
+    layers = isolate.enter_namespaces(paths, uid, mount_options=scratch.MOUNT_OPTIONS, given=given)
+    supervise.leave_a_keeper(descriptors)
+    layers = isolate.drop_privileges(layers, paths, uid, given=given, stack=stack, executable=[])
     # A change of user clears it; the new parent may also have died in the meantime.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
@@ -73,7 +79,8 @@ def main(arguments: list[str]) -> NoReturn:
     )
     if confined:
         context.scratch = scratch.place(paths)
-        context.checker_files = checker_files
+        context.checker_files = given[given_files.CHECKER_FOLDER]
+        (context.object_file,) = given[given_files.OBJECT_FOLDER]
     layers.update(selftest.run(context))
     if layers["fork_limit"] is not True:
         context.program_filter = None
@@ -82,37 +89,6 @@ def main(arguments: list[str]) -> NoReturn:
     gc.freeze()
     os.write(replies, repr(layers).encode() + b"\n")
     _serve(context, requests, replies)
-
-
-def _leave_a_keeper(descriptors: list[int]) -> None:
-    """Go on in a child, which is process 1 of the new process namespace if there is one.
-
-    Its parent, the keeper, holds no pipe open. When the child ends, or the host sends SIGTERM, it
-    waits for everything below, which nobody else would do where the host's process 1 takes no care
-    of orphans: each would stay there as a zombie.
-    """
-    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    pid = os.fork()
-    if pid == 0:
-        signals.pthread_sigmask(signals.SIG_UNBLOCK, (signals.SIGTERM,))
-        return
-    for descriptor in descriptors:
-        os.close(descriptor)
-    # A SIGCHLD may be of an earlier child: of any other, this one has not ended.
-    while os.waitpid(pid, os.WNOHANG)[0] == 0:
-        if signals.sigwait((*supervise.CHILD_DIED, signals.SIGTERM)) == signals.SIGTERM:
-            os.kill(pid, signals.SIGKILL)  # what is below dies with its parent
-    _await_all()
-    os._exit(0)
-
-
-def _be_killed_first() -> None:
-    """Let the kernel, when it is out of memory, end a test rather than the trainer that waits."""
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
-    except OSError:
-        return  # where it cannot be written, the sizes of the processes decide
 
 
 def _serve(context: supervise.Context, requests: int, replies: int) -> NoReturn:
@@ -128,9 +104,12 @@ def _serve(context: supervise.Context, requests: int, replies: int) -> NoReturn:
         os.close(context.kills)
         _kill_on_request(kills)
         _, status, usage = os.wait4(pid, 0)
-        _sweep(pid)
+        supervise.sweep(pid)
         if context.scratch and status != 0:  # it may have died beside a test
             scratch.empty(context.scratch)
+        if request.entry != protocol.ENTER_PYTHON and context.object_file >= 0:
+            # The next program must not find it.
+            os.ftruncate(context.object_file, 0)
         cpu = usage.ru_utime + usage.ru_stime
         os.write(replies, protocol.REPLY.pack(status, cpu))
 
@@ -146,21 +125,3 @@ def _kill_on_request(kills: int) -> None:
         except ProcessLookupError:
             continue
     os.close(kills)
-
-
-def _sweep(group: int) -> None:
-    """Kill what a program process that died early has left behind."""
-    try:
-        os.killpg(group, signals.SIGKILL)
-    except ProcessLookupError:
-        return
-    _await_all()
-
-
-def _await_all() -> None:
-    """Wait for all children, and for the orphans that have become such."""
-    while True:
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
