@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -137,12 +138,31 @@ def test_run_code_answers_as_sandbox_fusion(
 
 
 @pytest.mark.parametrize(
-    "fields", [{"language": "rust"}, {"files": {"a": "b"}}, {"fetch_files": ["a"]}]
+    "fields",
+    [{"language": "rust"}, {"language": ["python"]}, {"files": {"a": "b"}}, {"fetch_files": ["a"]}],
 )
 def test_what_run_code_does_not_have_is_a_sandbox_error(server, fields):
     status, answer = server.run_code("print(1)", **fields)
     assert (status, answer["status"]) == (200, "SandboxError")
     assert next(iter(fields)) in answer["message"]
+
+
+CPP = "#include <bits/stdc++.h>\nint main() { int a; std::cin >> a; std::cout << 7 * a; }\n"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_programs_in_cpp_are_compiled_first(server):
+    _, answer = server.run_code(CPP, "6", language="cpp", run_timeout=5)
+    assert (answer["status"], answer["run_result"]["stdout"]) == ("Success", "42")
+    assert answer["compile_result"]["return_code"] == 0
+    _, answer = server.run_code(CPP.replace("7 *", "x *"), "6", language="cpp", run_timeout=5)
+    assert (answer["status"], answer["run_result"]) == ("Failed", None)
+    assert answer["compile_result"]["return_code"] == 1
+    assert "not declared" in answer["compile_result"]["stderr"]
+    assert str(Path.home()) not in json.dumps(answer)
+    tests = [TestCase(input="6", output="42")]
+    with Verifier(sandbox=[server.url]) as verifier:
+        assert verifier.verify(CPP, tests, language="cpp").reward == 1.0
 
 
 PROGRAM = {"program": "print(1)", "tests": [{"input": "", "output": "1"}]}

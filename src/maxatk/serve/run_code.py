@@ -1,4 +1,4 @@
-"""`/run_code` of SandboxFusion: one Python program, one standard input, and what it printed."""
+"""`/run_code` of SandboxFusion: one program, one standard input, and what it printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.serve.answers import OK, TRY_AGAIN, Answer, answer
 from maxatk.serve.work import Work
-from maxatk.verifier.jobs import Limits
+from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.languages import LANGUAGES
 from maxatk.verifier.running import RunJob
 from maxatk.verifier.wire import RequestLimits
 
@@ -47,6 +48,7 @@ def read_work(body: Mapping[str, Any], most: Limits) -> Work | Answer:
     job = RunJob(
         _text(body, "code"),
         (TestCase(input=_text(body, "stdin"), output=""),),
+        language=body.get("language") or None,
         most_characters=most.output_limit,
     )
     return Work(jobs=(job,), limits=limits, wait=wait)
@@ -59,11 +61,22 @@ def answer_of(work: Work, verdicts: list[Verdict]) -> Answer:
         # No verdict on the program: a client that tries again can still get one.
         response = _response("SandboxError", message="the sandbox failed; try again")
         return answer(TRY_AGAIN, response)
+    job = work.jobs[0]
     status = "Success" if result.outcome is Outcome.ENDED else "Failed"
-    return answer(OK, _response(status, run=_run_result(result, work.jobs[0])))
+    if job.languages[0].compiler is None:  # SandboxFusion's Python has no step of compiling
+        return answer(OK, _response(status, run=_run_result(result, job)))
+    if result.outcome is Outcome.COMPILE_ERROR:
+        return answer(OK, _response(status, compiled=_compiled(1, result.stderr)))
+    run = _run_result(result, job)
+    return answer(OK, _response(status, run=run, compiled=_compiled(0, "")))
 
 
-def _run_result(result: TestResult, job: Any) -> dict[str, Any]:
+def _compiled(return_code: int, stderr: str) -> dict[str, Any]:
+    finished = {"status": "Finished", "execution_time": 0.0, "return_code": return_code}
+    return {**finished, "stdout": "", "stderr": stderr}
+
+
+def _run_result(result: TestResult, job: Job) -> dict[str, Any]:
     run = {
         "status": "Finished",
         "execution_time": result.wall_seconds,
@@ -76,17 +89,22 @@ def _run_result(result: TestResult, job: Any) -> dict[str, Any]:
     if result.outcome is not Outcome.ENDED:
         reason = result.stderr or _MEANING.get(result.outcome, str(result.outcome))
         return {**run, "return_code": 1, "stderr": reason}
+    assert isinstance(job, RunJob)
     (output,) = job.outputs(Verdict((result,)))
     return {**run, "stdout": output.printed}
 
 
 def _response(
-    status: str, *, message: str = "", run: dict[str, Any] | None = None
+    status: str,
+    *,
+    message: str = "",
+    run: dict[str, Any] | None = None,
+    compiled: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     return {
         "status": status,
         "message": message,
-        "compile_result": None,  # as for SandboxFusion's Python, which has no step of compiling
+        "compile_result": compiled,
         "run_result": run,
         "executor_pod_name": None,
         "files": {},
@@ -94,8 +112,9 @@ def _response(
 
 
 def _unsupported(body: Mapping[str, Any]) -> str:
-    if body.get("language", "python") != "python":
-        return "language: must be python"
+    language = body.get("language") or "python"
+    if not isinstance(language, str) or language not in LANGUAGES:
+        return f"language: must be one of {', '.join(LANGUAGES)}"
     for name in ("files", "fetch_files"):
         if body.get(name):
             return f"{name}: must be empty"

@@ -16,9 +16,12 @@ from maxatk.verifier.wire import RequestLimits
 
 
 def _host_folders() -> re.Pattern[str]:
-    """Return the pattern of the folders from which the interpreter loads, the longest first."""
-    folders = {os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, *sys.path} - {"", "/"}
-    folders |= {os.path.realpath(folder) for folder in folders}
+    """Return the pattern of the folders that a traceback or a compiler names, the longest first."""
+    folders = {os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, *sys.path}
+    # Compilers name the header that lies in the cache of the user, and those of the system.
+    folders |= {os.path.expanduser("~"), os.environ.get("XDG_CACHE_HOME", ""), "/usr"}
+    folders |= {os.path.realpath(folder) for folder in folders if folder}
+    folders -= {"", "/"}
     return re.compile("|".join(map(re.escape, sorted(folders, key=len, reverse=True))))
 
 
@@ -54,4 +57,4 @@ def _without_host(verdict: Verdict) -> Verdict:
 def _cleaned(result: TestResult) -> TestResult:
     if result.outcome is Outcome.INFRA_ERROR:
         return dataclasses.replace(result, stderr="the sandbox failed", got="")
-    return dataclasses.replace(result, stderr=_HOST_FOLDERS.sub("<python>", result.stderr))
+    return dataclasses.replace(result, stderr=_HOST_FOLDERS.sub("<host>", result.stderr))
