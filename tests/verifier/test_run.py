@@ -87,7 +87,7 @@ def test_equal_programs_run_once(verifier):
         (["print(1)"], [1], {}, "inputs: must be a list of strings"),
         (["print(1)"], [], {}, "inputs: must be one string or more"),
         (["print(1)"], [""], {"most_characters": 0}, "most_characters: must be an integer"),
-        (["print(1)"], [""], {"time_limit": -1}, "time_limit: must be positive"),
+        (["print(1)"], [""], {"time_limit": -1}, "time_limit: must be above 0"),
     ],
 )
 def test_other_arguments_are_refused(verifier, programs, inputs, settings, named):

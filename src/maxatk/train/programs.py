@@ -65,7 +65,7 @@ class Programs:
         """Run a program on the examples of the task.
 
         Args:
-            program: The whole Python program.
+            program: The whole program.
 
         Returns:
             Whether all examples pass, or the first one that does not.
