@@ -18,6 +18,7 @@ from maxatk.waiting import waited_for
 
 _BOOT = Path(__file__).parent / "inside" / "boot.py"
 _START_SECONDS = 60.0
+_END_SECONDS = 10.0  # what a loaded machine may need until a keeper has waited for all below
 _EXCERPT = 2000  # bytes of what a zygote that does not start complains of
 # Hash order reproducible, one heap a process, no thread pools in numerical libraries. Symbols are
 # looked up at the start, not in every test anew: that saves a tenth of a test's page faults.
@@ -74,8 +75,7 @@ class SandboxProcess:
                 pass_fds=passed,
                 start_new_session=True,  # a Ctrl-C on the terminal is for the host alone
             )
-            undo.callback(self._process.wait)
-            undo.callback(self._process.kill)  # the last one is called first
+            undo.callback(self._end)
         self.isolation = self._handshake(complaints)
 
     def _ask(
@@ -131,8 +131,17 @@ class SandboxProcess:
         self._opened.close()
 
     def kill(self) -> None:
-        """Kill the process only; the next `run` raises SandboxDiedError."""
-        self._process.kill()
+        """Have all processes killed, without waiting; the next `run` raises SandboxDiedError."""
+        self._process.terminate()
+
+    def _end(self) -> None:
+        # Not by SIGKILL: the keeper could not wait for those below, which nobody else may do.
+        self._process.terminate()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _handshake(self, complaints: int) -> Isolation:
         line = b""
