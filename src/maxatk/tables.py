@@ -103,7 +103,8 @@ def parquet_rows(
         chosen = [n for n in names if n not in unused] if only is None else list(only)
         columns = [name for name in names if name in chosen]
         size = _rows_at_a_time(parquet.metadata)
-        for batch in parquet.iter_batches(batch_size=size, columns=columns):
+        for stored in parquet.iter_batches(batch_size=size, columns=columns):
+            batch = _written_out(stored)
             left -= batch.nbytes
             if batch.nbytes > LONGEST * batch.num_rows or left < 0:
                 raise DataError(f"{path}: its rows take more memory than such a file may")
@@ -112,6 +113,17 @@ def parquet_rows(
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: not a parquet file ({error})") from error
+
+
+def _written_out(batch: Any) -> Any:
+    """Return rows in which the values of a dictionary stand in every row, and so count there."""
+    import pyarrow
+
+    columns = [
+        column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _rows_at_a_time(metadata: Any) -> int:

@@ -29,6 +29,8 @@ class CommandRow:
     lists: tuple[str, ...] = ()  # its flags that take several values
 
 
+_OF_VERIFIER = ("verifier.sandbox", "verifier.flags")  # its flags that take several values
+
 COMMANDS: dict[str, CommandRow] = {
     "diagnose": CommandRow(
         "before a training: what it can gain; of a training: what went wrong",
@@ -43,13 +45,15 @@ COMMANDS: dict[str, CommandRow] = {
     "eval": CommandRow(
         "sample a model on problems, run the programs, compute max@k and pass@k",
         resumes=True,
-        lists=("k", "stop", "map"),
+        lists=("k", "stop", "map", *_OF_VERIFIER),
     ),
-    "solve": CommandRow("print the best of many programs for one problem", lists=("stop",)),
+    "solve": CommandRow(
+        "print the best of many programs for one problem", lists=("stop", *_OF_VERIFIER)
+    ),
     "score": CommandRow(
         "verify a file of samples, or take rewards that are there already",
         resumes=True,
-        lists=("k", "rewards", "map"),
+        lists=("k", "rewards", "map", *_OF_VERIFIER),
     ),
     "select": CommandRow(
         "choose the best of k by a stored score, and show what that gains", lists=("by", "k")
@@ -73,7 +77,7 @@ COMMANDS: dict[str, CommandRow] = {
         "list, show, prepare, check, select and export the problems of benchmarks",
         resumes=True,
         nested=True,
-        lists=("map",),
+        lists=("map", *_OF_VERIFIER),
     ),
     "recipes": CommandRow("list and show the recipes of the package", nested=True),
     "mini": CommandRow("make the built-in model and its problems"),
@@ -88,7 +92,11 @@ COMMANDS: dict[str, CommandRow] = {
         resumes=True,
     ),
     "methods": CommandRow("list the methods, and draw what each of them weighs"),
-    "serve": CommandRow("verify programs for other processes and machines", needs="serve"),
+    "serve": CommandRow(
+        "verify programs for other processes and machines",
+        needs="serve",
+        lists=_OF_VERIFIER,
+    ),
     "doctor": CommandRow("show how well programs are isolated on this machine"),
 }
 """The commands by name, in the order of the help. tyro makes flags of what the module of one has:
