@@ -53,10 +53,10 @@ def build_of(verifier: Verifier, program: str) -> Callable[[], int]:
     return run
 
 
-def compiler_alone(folder: Path, source: str) -> Callable[[], int]:
-    file = folder / "alone.cpp"
+def compiler_alone(folder: Path, name: str, source: str) -> Callable[[], int]:
+    file = folder / f"{name}.cpp"
     file.write_text(source)
-    command = ["g++", "-O2", "-std=c++20", "-o", str(folder / "alone"), str(file)]
+    command = ["g++", "-O2", "-std=c++20", "-o", str(folder / name), str(file)]
 
     def run() -> int:
         subprocess.run(command, check=True)
@@ -102,8 +102,8 @@ def main() -> None:
             "static binary, unguarded": static_binary(folder),
             "build, <iostream>": build_of(verifier, STREAMS),
             "build, <bits/stdc++.h>": build_of(verifier, ALL_HEADERS),
-            "g++ alone, <iostream>": compiler_alone(folder, STREAMS),
-            "g++ alone, <bits/stdc++.h>": compiler_alone(folder, ALL_HEADERS),
+            "g++ alone, <iostream>": compiler_alone(folder, "streams", STREAMS),
+            "g++ alone, <bits/stdc++.h>": compiler_alone(folder, "all", ALL_HEADERS),
         }
         cost = dict.fromkeys(variants, float("inf"))
         for _ in range(ROUNDS):

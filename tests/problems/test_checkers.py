@@ -61,7 +61,7 @@ def test_two_right_solutions_that_differ_mark_a_problem_and_a_checker_settles_it
         assert rows == [
             {"problem_id": "digit", "test": 0, "solutions": 2, "passed": 1, "wrong_answer": 1}
         ]
-        problems = checked_problems(prepared, {"digit": ANY_DIGIT})
+        problems = checked_problems(prepared, {"digit": Checker(ANY_DIGIT)})
         counts, _ = ambiguous_problems(prepared, problems, verifier=verifier, progress=ignore)
         assert counts["ambiguous"] == 0
         counts, _ = check_solutions(prepared, problems, verifier=verifier, progress=ignore)
