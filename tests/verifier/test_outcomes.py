@@ -22,7 +22,7 @@ def test_every_outcome(verifier, outcome):
     assert [test.outcome for test in verdict.tests] == [outcome]
 
 
-@pytest.mark.parametrize("time_limit", [3600.0, 1e6, 1e9])
+@pytest.mark.parametrize("time_limit", [3600.0, 1e6, 1e7])
 def test_a_limit_of_hours_is_none(verifier, time_limit):
     verdict = verifier.verify(PROGRAMS[Outcome.PASSED], OK * 80, time_limit=time_limit)
     assert verdict.outcome is Outcome.PASSED, verdict.tests[0].stderr
