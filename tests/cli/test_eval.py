@@ -54,9 +54,10 @@ def test_a_folder_says_where_its_problems_are(evaluating, maxatk):
 
 
 def test_all_settings_are_shown_and_nothing_is_read(evaluating, tmp_path):
-    done = evaluating("--server.url", "http://nowhere/v1", "--problems", "none", "--show-config")
+    (tmp_path / "p.jsonl").unlink()
+    done = evaluating("--server.url", "http://nowhere/v1", "--show-config")
     shown = yaml.safe_load(done.stdout)
-    assert shown["problems"] == "none"
+    assert shown["problems"] == "p.jsonl"
     assert shown["sampling"] == {
         "temperature": 1.0,
         "top_p": 1.0,
