@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(patience(600))
 
 BLOCK = re.compile(r"(<!-- gpu -->\n)?```sh\n(.*?)```", re.DOTALL)
 
-# Stands for the command: the same, and what makes it small. The last of equal settings wins.
+# Stands for the command: the same, with what makes it small in place of the tutorial's settings.
 COMMAND = """#!/usr/bin/env bash
 small=()
 case "$1" in
@@ -34,7 +34,16 @@ esac
 if [[ " $* " == *" mini/train "* ]]; then
   small+=(trainer.per_device_train_batch_size=32)
 fi
-exec CALL "$@" "${small[@]}"
+kept=()
+while (($#)); do
+  if [[ " ${small[*]%%=*} " == *" ${1%%=*} "* ]]; then
+    [[ $1 == --* ]] && shift # of a flag its value too
+  else
+    kept+=("$1")
+  fi
+  shift
+done
+exec CALL "${kept[@]}" "${small[@]}"
 """
 
 

@@ -44,9 +44,11 @@ def test_only_true_and_false_are_booleans(recipe, word):
     assert read_recipe(recipe) == {"strategy": word, "words": [word, True, False, {word: word}]}
 
 
-def test_the_last_override_wins_and_the_rest_stays(recipe):
-    found = read_recipe(recipe, ["trainer.k=8", "trainer.k=2"])
-    assert found == {"model": "m", "trainer": {"k": 2, "learning_rate": 1e-4}}
+def test_an_override_wins_and_the_rest_stays_and_two_of_one_key_are_refused(recipe):
+    settings = read_recipe(recipe, ["trainer.k=2"])
+    assert settings == {"model": "m", "trainer": {"k": 2, "learning_rate": 1e-4}}
+    with pytest.raises(InvalidValueError, match=r"trainer\.k.*twice"):
+        read_recipe(recipe, ["trainer.k=8", "trainer.k=2"])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -111,7 +112,7 @@ def load_problems(
         return [solved.problem for solved in loaded.solved]
     if Path(name).suffix != ".jsonl":
         allowed = [*BENCHMARKS, "a path ending in .jsonl"]
-        if Path(name).is_file():
+        if os.path.isfile(name):  # False too for a name that no file system takes
             allowed.append("any other table with --map prompt=COLUMN")
         raise unknown_name("problems", name, allowed)
     if any(value is not None for value in (split, file, revision, options)):
