@@ -29,7 +29,10 @@ def test_a_prompt_holds_its_statement_and_its_starter(kind, statement, starter):
         assert (starter or "").rstrip() in prompt
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in mathematics.BENCHMARKS])
+OF_PROGRAMS = [name for name in ROWS if name not in {*mathematics.BENCHMARKS, "table"}]
+
+
+@pytest.mark.parametrize("name", OF_PROGRAMS)
 def test_every_benchmark_of_programs_has_both_styles(name):
     benchmark, row = BENCHMARKS[name], ROWS[name]()
     chat, plain = (
