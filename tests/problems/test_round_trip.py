@@ -27,7 +27,7 @@ PROBLEMS = st.builds(
     entry_point=MAYBE_TEXT,
     starter_code=MAYBE_TEXT,
     time_limit_s=st.none() | st.floats(min_value=1e-3, max_value=1e6),
-    memory_limit_mb=st.none() | st.integers(1, 1 << 40),
+    memory_limit_mb=st.none() | st.integers(1, 1 << 30),
     compare=st.none() | st.sampled_from(["tokens", "lcb", "literal"]),
     source=MAYBE_TEXT,
 )
