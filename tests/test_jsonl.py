@@ -125,7 +125,10 @@ SAMPLE = {"problem_id": "p", "sample": 0, "completion": "x"}
         ({"sample": 1.5}, "sample.sample: must be int, got 1.5"),
         ({"completion": None}, "sample.completion: must be str, got nothing"),
         ({"tokens": -2}, "'tokens' must be an integer from 0, got -2"),
-        ({"entropy": float("inf")}, "sample.entropy: must be a finite number, got inf"),
+        (
+            {"entropy": float("inf")},
+            "sample: .entropy. must be a finite number of at most .*, got inf",
+        ),
         ({"logprob": [1]}, r"sample.logprob: must be float, got \[1\]"),
         ({"finish_reason": 1}, "sample.finish_reason: must be str, got 1"),
         ({"completion": ...}, "missing field 'completion'"),

@@ -39,7 +39,8 @@ problems = st.builds(
     checker=text,
 )
 counts = st.integers(0, (1 << 63) - 1)
-numbers = st.floats(allow_nan=False, allow_infinity=False)
+LARGEST = 1e100  # in size, of any number of a record
+numbers = st.floats(-LARGEST, LARGEST)
 samples = st.builds(
     Sample,
     problem_id=text,

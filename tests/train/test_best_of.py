@@ -111,6 +111,6 @@ def test_a_trainer_that_divides_by_the_deviation_is_refused_before_a_step(
 def test_k_of_a_whole_group_is_refused_before_a_step(tmp_path, model_folder, prompts):
     args = plain_config(tmp_path)
     trainer = make(GRPOTrainer, args, best_of(text_reward, k=GROUP), model_folder, prompts)
-    with pytest.raises(InvalidValueError, match="needs at least 5 samples"):
+    with pytest.raises(InvalidValueError, match="k: must be below the samples of a prompt"):
         trainer.train()
     assert trainer.state.global_step == 0

@@ -110,7 +110,7 @@ def test_a_plan_counts_what_a_run_draws_and_writes_nothing(recipe):
     out = run(recipe, rounds=2)
     drawn = [len((out / f"samples-{n}" / "samples.jsonl").read_text().splitlines()) for n in (0, 1)]
     assert sum(drawn) == plan["samples_to_draw"]
-    missing = {**recipe, "run": "nowhere"}
+    missing = {**recipe, "run": "nowhere", "out": f"{recipe['out']}-other"}
     del missing["eval"]
     with pytest.raises(MissingFileError, match="run: nowhere"):
         plan_distillation(from_mapping(DistillRecipe, missing, where="recipe"))

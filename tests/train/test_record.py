@@ -30,7 +30,7 @@ TESTS = [{"input": "", "output": text} for text in ("0", "0\n", "1")]
 class OfLengths(Verifier):
     """A verifier to which any completion is a program, so that an untrained model has rewards."""
 
-    def program_of(self, completion, entry_point):
+    def program_of(self, completion, entry_point, language):
         return f"print({len(completion) % 4})"
 
 
