@@ -265,6 +265,9 @@ def test_a_body_in_pieces_is_bounded_as_well():
 
 def test_a_flood_ends_and_leaves_the_server_as_it_was():
     with served("--queue", "20", workers=2) as server:
+        with Verifier(sandbox=[server.url], workers=2) as verifier:
+            rewards(verifier, 4)  # what the server opens for its first requests stays open
+        server.wait_for_requests(0)
         before = psutil.Process(server.process.pid).num_fds()
         stop = threading.Event()
 
@@ -287,7 +290,7 @@ def test_a_flood_ends_and_leaves_the_server_as_it_was():
         server.wait_for_requests(0)
         deadline = time.monotonic() + patience(30)
         while psutil.Process(server.process.pid).num_fds() > before + 1:
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, psutil.Process(server.process.pid).open_files()
             time.sleep(0.1)
 
 
