@@ -62,14 +62,17 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
     signals.pthread_sigmask(signals.SIG_BLOCK, (*supervise.CHILD_DIED, signals.SIGTERM))
     machine = os.uname().machine
     paths = [*tools, *readable]
-    mount_options = f"size={arguments[3]}m,nr_inodes=1k,mode=700"
-    layers = isolate.enter_namespaces(paths, uid, mount_options=mount_options, given={})
-    supervise.leave_a_keeper(descriptors)
-    layers = isolate.drop_privileges(layers, readable, uid, given={}, stack=stack, executable=tools)
-    # A change of user clears it; the new parent may also have died in the meantime.
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
-    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    layers["seccomp"] = isolate.attempt(seccomp.builder_filter(machine).install)
+    layers = isolate.confine(
+        paths,
+        uid,
+        descriptors,
+        readable=readable,
+        executable=tools,
+        given={},
+        mount_options=f"size={arguments[3]}m,nr_inodes=1k,mode=700",
+        stack=stack,
+        own_filter=seccomp.builder_filter(machine),
+    )
     places = _Places(job, results, scratch.place(paths), seccomp.program_filter(machine))
     layers.update(selftest.of_a_builder(lambda: _enter_build(places)))
     os.write(replies, repr(layers).encode() + b"\n")

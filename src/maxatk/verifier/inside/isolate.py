@@ -4,12 +4,19 @@ Every layer is tried on its own and reported by name, because hosts differ. What
 decided elsewhere.
 """
 
+from __future__ import annotations
+
+import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
 import ctypes
 import os
 import resource
 import sys
 
-from maxatk.verifier.inside import given_files, landlock, scratch, syscalls
+from maxatk.verifier.inside import given_files, landlock, scratch, supervise, syscalls
+
+TYPE_CHECKING = False  # `typing` itself would make every fork slower
+if TYPE_CHECKING:
+    from maxatk.verifier.inside.seccomp import Filter
 
 # Flags of unshare, mount and mount_setattr, as the kernel's headers have them.
 _NEWNS = 0x00020000
@@ -36,6 +43,34 @@ _MAX_TASKS = 128  # processes and threads of one worker together
 Layers = dict[str, bool | str]
 GivenFiles = dict[str, list[int]]
 """Descriptors of the files that only supervising processes can write, by their folder."""
+
+
+def confine(
+    paths: list[str],
+    uid: int,
+    descriptors: list[int],
+    *,
+    readable: list[str],
+    executable: list[str],
+    given: GivenFiles,
+    mount_options: str,
+    stack: int,
+    own_filter: Filter,
+) -> Layers:
+    """Set up all layers, in the order in which none takes away what another needs; say what held.
+
+    The process that returns is a child, and holds the pipes `descriptors` alone. Of the `paths` in
+    its file tree those that are `readable` can be read and those that are `executable` also be run.
+    The others are as in the two functions that follow; `own_filter` is for this process.
+    """
+    layers = enter_namespaces(paths, uid, mount_options=mount_options, given=given)
+    supervise.leave_a_keeper(descriptors)
+    layers = drop_privileges(layers, readable, uid, given=given, stack=stack, executable=executable)
+    # A change of user clears it; the new parent may also have died in the meantime.
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    layers["seccomp"] = attempt(own_filter.install)
+    return layers
 
 
 def enter_namespaces(

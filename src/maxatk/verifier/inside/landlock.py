@@ -37,8 +37,7 @@ def restrict(
     be opened. Raises OSError where the kernel has no Landlock.
     """
     version = syscalls.syscall(syscalls.NR_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
-    known = max(number for number in _ACCESSES if number <= version)
-    handled = _ACCESSES[known]
+    handled = _ACCESSES[max(number for number in _ACCESSES if number <= version)]
     rules = _Ruleset(handled, _NET_TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     # An older kernel knows fewer fields, and refuses a longer structure.
     size = 8 if version < 4 else 16 if version < 6 else 24

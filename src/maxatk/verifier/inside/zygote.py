@@ -59,14 +59,18 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
     paths = isolate.library_paths(library_folders)
     with open("/proc/self/statm") as file:
         base_memory = int(file.read().split()[0]) * 4096
-    given: isolate.GivenFiles = {name: [] for name in given_files.FOLDERS}
-    layers = isolate.enter_namespaces(paths, uid, mount_options=scratch.MOUNT_OPTIONS, given=given)
-    supervise.leave_a_keeper(descriptors)
-    layers = isolate.drop_privileges(layers, paths, uid, given=given, stack=stack, executable=[])
-    # A change of user clears it; the new parent may also have died in the meantime.
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
-    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    layers["seccomp"] = isolate.attempt(seccomp.zygote_filter(machine).install)
+    files_of: isolate.GivenFiles = {name: [] for name in given_files.FOLDERS}
+    layers = isolate.confine(
+        paths,
+        uid,
+        descriptors,
+        readable=paths,
+        executable=[],
+        given=files_of,
+        mount_options=scratch.MOUNT_OPTIONS,
+        stack=stack,
+        own_filter=seccomp.zygote_filter(machine),
+    )
     confined = layers["scratch_folder"] is True
     first = layers["pid_namespace"] is True
     context = supervise.Context(
@@ -79,8 +83,8 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
     )
     if confined:
         context.scratch = scratch.place(paths)
-        context.checker_files = given[given_files.CHECKER_FOLDER]
-        (context.object_file,) = given[given_files.OBJECT_FOLDER]
+        context.checker_files = files_of[given_files.CHECKER_FOLDER]
+        (context.object_file,) = files_of[given_files.OBJECT_FOLDER]
     layers.update(selftest.run(context))
     if layers["fork_limit"] is not True:
         context.program_filter = None
