@@ -9,8 +9,8 @@ from typing import Any
 from maxatk.check import positive, require, whole
 from maxatk.records import Outcome, TestCase, TestResult
 from maxatk.train.message_calls import ARGUMENT, TOOL
-from maxatk.verifier import Verifier, called_name, problem_job
-from maxatk.verifier.rewards import problem_of_row, shared_verifier
+from maxatk.verifier import Verifier
+from maxatk.verifier.rewards import completion_job, problem_of_row, shared_verifier
 
 TURNS = 2  # by default
 
@@ -84,8 +84,7 @@ class Programs:
         if not problem.tests:
             return _NO_EXAMPLES
         verifier = self._verifier or shared_verifier(None, "wrong")
-        entry_point = problem.entry_point or called_name(problem.tests)
-        job = problem_job(verifier.program_of(program, entry_point, problem.language), problem)
+        job = completion_job(verifier, program, problem)
         limit = min(self._time_limit, job.time_limit or self._time_limit)
         [verdict] = verifier.verify_many([dataclasses.replace(job, time_limit=limit)])
         return _first_failure(problem.tests, verdict.tests)

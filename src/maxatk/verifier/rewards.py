@@ -99,10 +99,7 @@ class CodeReward:
     def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
         """Return the job of a completion; raises InvalidValueError for a row without tests."""
         problem = problem_of_row(row)
-        entry_point = problem.entry_point or called_name(problem.tests)
-        text = judged_text(completion, row)
-        program = self.verifier.program_of(text, entry_point, problem.language)
-        return problem_job(program, problem)
+        return completion_job(self.verifier, judged_text(completion, row), problem)
 
 
 def code_reward(
@@ -196,9 +193,7 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
         fields = row if isinstance(row, Mapping) else {"tests": row}
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
         problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
-        entry_point = problem.entry_point or called_name(problem.tests)
-        program = verifier.program_of(solution, entry_point, problem.language)
-        return problem_job(program, problem)
+        return completion_job(verifier, solution, problem)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"ground_truth of {data_source!r}: {error!r}; got {ground_truth!r:.80}"
@@ -219,6 +214,12 @@ def as_reward(verdict: Verdict, *, binary: bool) -> float | None:
     """Return passed / declared tests, or 1.0 and 0.0 for all and not all; None if unscorable."""
     reward = verdict.reward
     return float(reward == 1.0) if binary and reward is not None else reward
+
+
+def completion_job(verifier: Verifier, text: str, problem: Problem) -> Job:
+    """Return the job of the program in what a model wrote; raises as `problem_job`."""
+    entry_point = problem.entry_point or called_name(problem.tests)
+    return problem_job(verifier.program_of(text, entry_point, problem.language), problem)
 
 
 def problem_of_row(row: Mapping[str, Any]) -> Problem:
