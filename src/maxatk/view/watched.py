@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.bounded import json_value
-from maxatk.check import is_finite, is_whole
+from maxatk.check import is_whole
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import (
     FAILURES,
@@ -29,7 +28,7 @@ from maxatk.evaluation.folder import (
 from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import build_results
-from maxatk.folders import known, read_json, without_nan, writable
+from maxatk.folders import known, read_json, writable
 from maxatk.objectives import advantages
 from maxatk.objectives.methods import as_method
 from maxatk.objectives.objective import AdvantageScale
@@ -37,10 +36,10 @@ from maxatk.statistics.intervals import default_ks
 from maxatk.training import keys
 from maxatk.training.group_log import GROUPS, Head, head_of, prompt_key
 from maxatk.training.values import mean_max_at_k, mean_reward
+from maxatk.view.readable import cleaned_group, readable_group, row_of
 
 _LONGEST = 1 << 26  # bytes of a line
 _COMPARED = 1 << 12  # last bytes of a line by which it is known again
-_NUMBERS = ("reward", "advantage", "selection", "tokens", "passed", "tests")  # of a sample
 _SECONDS = "step_time"  # the key of the log with the seconds of a step
 _RECENT = 10  # rows of the log, whose steps say how long the others will take
 
@@ -110,10 +109,7 @@ class WatchedTraining:
 
     def _take_in(self, head: Head, line: bytes) -> None:
         """Take in a row of the log, or what the training says of itself; others are left out."""
-        try:
-            row = json_value(line)[head.kind]
-        except DataError:
-            row = None
+        row = row_of(line).get(head.kind)
         if not isinstance(row, dict):
             self.left_out += 1
         elif head.kind == "log":
@@ -125,7 +121,7 @@ class WatchedTraining:
     def last_step(self) -> int | None:
         """The step at which the training ends, if it said so."""
         most = self.about.get("max_steps")
-        return most if isinstance(most, int) and most > 0 else None
+        return most if is_whole(most, 1) else None
 
     @property
     def progress(self) -> str:
@@ -274,7 +270,7 @@ class WatchedEvaluation:
             "prompt": prompts[0] if prompts else "",
             "samples": samples,
         }
-        return _cleaned_group(group)
+        return cleaned_group(group)
 
     def summary(self, step: int, place: int) -> dict[str, Any]:
         """Return the id of a problem and the rewards of its samples."""
@@ -289,14 +285,14 @@ class WatchedEvaluation:
         for file in (SAMPLES, PROMPTS, FAILURES):
             for line in self._whole_lines(file):
                 if wanted in line.lower():
-                    hits.add(_row_of(line).get("problem_id"))
+                    hits.add(row_of(line).get("problem_id"))
         places = [(0, place) for place, name in enumerate(self.groups[0]) if name in hits]
         return places[:most]
 
     def _rows_of(self, file: str, problem_id: str) -> list[dict[str, Any]]:
         # All files of a run begin their lines with the problem, so that few are parsed.
         head = json.dumps({"problem_id": problem_id})[:-1].encode() + b","
-        return [_row_of(line) for line in self._whole_lines(file) if line.startswith(head)]
+        return [row_of(line) for line in self._whole_lines(file) if line.startswith(head)]
 
     def _whole_lines(self, file: str) -> Iterator[bytes]:
         if (self._folder / file).is_file():
@@ -323,50 +319,6 @@ def _means(rewards: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
 
 def _size(path: Path) -> str:
     return str(path.stat().st_size) if path.is_file() else "-"
-
-
-def _row_of(line: bytes) -> dict[str, Any]:
-    """Return the object of a line; an empty one where it cannot be read."""
-    try:
-        row = json_value(line)
-    except DataError:
-        return {}
-    return row if isinstance(row, dict) else {}
-
-
-def readable_group(line: bytes) -> dict[str, Any]:
-    """Return the group of a line of groups.jsonl; one without samples where it cannot be read."""
-    return _cleaned_group(_row_of(line))
-
-
-def _cleaned_group(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a group whose parts have the types that the page shows; what has others is None."""
-    samples = row.get("samples")
-    name = row.get("id")
-    key = row.get("group")
-    prompt = row.get("prompt")
-    return {
-        **without_nan(dict(row)),
-        "id": str(name) if isinstance(name, str) or is_finite(name) else None,
-        "group": key if isinstance(key, str) else "",
-        "prompt": prompt if isinstance(prompt, str) else "(this group cannot be read)",
-        "samples": [
-            _cleaned_sample(sample)
-            for sample in (samples if isinstance(samples, list) else [])
-            if isinstance(sample, dict)
-        ],
-    }
-
-
-def _cleaned_sample(sample: Mapping[str, Any]) -> dict[str, Any]:
-    text = sample.get("text")
-    rewards = sample.get("rewards")
-    cleaned = {**without_nan(dict(sample)), "text": text if isinstance(text, str) else ""}
-    cleaned |= {name: known(sample, name) for name in _NUMBERS if name in sample}
-    cleaned["reward"] = known(sample, "reward")
-    if "rewards" in cleaned:
-        cleaned["rewards"] = writable(rewards) if isinstance(rewards, dict) else {}
-    return cleaned
 
 
 def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[float]:

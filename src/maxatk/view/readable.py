@@ -1,0 +1,57 @@
+"""What a page shows of lines that may be damaged: what cannot be read is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from maxatk.bounded import json_value
+from maxatk.check import is_finite
+from maxatk.errors import DataError
+from maxatk.folders import known, without_nan, writable
+
+_NUMBERS = ("reward", "advantage", "selection", "tokens", "passed", "tests")  # of a sample
+
+
+def row_of(line: bytes) -> dict[str, Any]:
+    """Return the object of a line; an empty one where it cannot be read."""
+    try:
+        row = json_value(line)
+    except DataError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def readable_group(line: bytes) -> dict[str, Any]:
+    """Return the group of a line of groups.jsonl; one without samples where it cannot be read."""
+    return cleaned_group(row_of(line))
+
+
+def cleaned_group(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group whose parts have the types that the page shows; what has others is None."""
+    samples = row.get("samples")
+    name = row.get("id")
+    key = row.get("group")
+    prompt = row.get("prompt")
+    return {
+        **without_nan(dict(row)),
+        "id": str(name) if isinstance(name, str) or is_finite(name) else None,
+        "group": key if isinstance(key, str) else "",
+        "prompt": prompt if isinstance(prompt, str) else "(this group cannot be read)",
+        "samples": [
+            _cleaned_sample(sample)
+            for sample in (samples if isinstance(samples, list) else [])
+            if isinstance(sample, dict)
+        ],
+    }
+
+
+def _cleaned_sample(sample: Mapping[str, Any]) -> dict[str, Any]:
+    text = sample.get("text")
+    rewards = sample.get("rewards")
+    cleaned = {**without_nan(dict(sample)), "text": text if isinstance(text, str) else ""}
+    cleaned |= {name: known(sample, name) for name in _NUMBERS if name in sample}
+    cleaned["reward"] = known(sample, "reward")
+    if "rewards" in cleaned:
+        cleaned["rewards"] = writable(rewards) if isinstance(rewards, dict) else {}
+    return cleaned
