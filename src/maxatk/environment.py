@@ -31,6 +31,11 @@ def environment() -> dict[str, Any]:
     }
 
 
+def is_first_process() -> bool:
+    """Return whether this is the only process of a training, or the first of several."""
+    return os.environ.get("RANK", "0") == "0"  # set by accelerate launch
+
+
 def _commit() -> str | None:
     """Return the commit of the package's own checkout."""
     checkout = Path(__file__).parents[2]

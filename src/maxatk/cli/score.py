@@ -7,6 +7,7 @@ import glob
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from maxatk.cli import output
 from maxatk.cli.flags import MapFlag, RewardFlag
@@ -167,12 +168,7 @@ def _print_tasks(command: Command, tasks: Mapping[str, Path]) -> None:
         by_task = {
             task: _score_rewards(command, file, command.out / task) for task, file in tasks.items()
         }
-    rows: list[TidyRow] = []
-    for task, results in by_task.items():
-        rows += output.metric_rows(results, (), {"task": task})
-    groups = {f"{task} ({len(results.ids)})": results for task, results in by_task.items()}
-    table = groups_table(groups, heading="task (problems)", ks=command.k or KS)
-    output.emit({"tasks": Output(rows, table)}, command.output_format)
+    _print_together(command, "task", by_task)
 
 
 def _print_steps(command: Command, files: Sequence[Path]) -> None:
@@ -187,20 +183,29 @@ def _print_steps(command: Command, files: Sequence[Path]) -> None:
 
 
 def _print_curve(command: Command, by_step: Mapping[int, Results]) -> None:
-    rows: list[TidyRow] = []
     log_history = []
     lacking = []
     for step, results in by_step.items():
-        rows += output.metric_rows(results, (), {"step": step})
         best = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
         log_history.append({"step": step, **best})
         if results.counts.lacking:
             lacking.append(f"step {step}: {results.counts.lacking}")
     # So that `report --train` and `diagnose` read it as the log of a training.
     write_json(command.out / TRAIN_RECORD, {"log_history": log_history})
-    groups = {f"{step} ({len(results.ids)})": results for step, results in by_step.items()}
-    table = groups_table(groups, heading="step (problems)", ks=command.k or KS)
-    output.emit({"steps": Output(rows, table)}, command.output_format, text="\n".join(lacking))
+    _print_together(command, "step", by_step, text="\n".join(lacking))
+
+
+def _print_together(
+    command: Command, kind: str, results_of: Mapping[Any, Results], *, text: str = ""
+) -> None:
+    """Print the results of several steps or tasks, a line each, with the number of problems."""
+    rows: list[TidyRow] = []
+    groups = {}
+    for name, results in results_of.items():
+        rows += output.metric_rows(results, (), {kind: name})
+        groups[f"{name} ({len(results.ids)})"] = results
+    table = groups_table(groups, heading=f"{kind} (problems)", ks=command.k or KS)
+    output.emit({f"{kind}s": Output(rows, table)}, command.output_format, text=text)
 
 
 def _print_budgets(command: Command, budgets: Sequence[str]) -> None:

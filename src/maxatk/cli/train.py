@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +14,7 @@ from maxatk.cli import output
 from maxatk.cli.flags import set_threads
 from maxatk.cli.output import Output, OutputFormat, facts_text, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
+from maxatk.environment import is_first_process
 from maxatk.folders import last_checkpoint, read_training
 from maxatk.settings import from_mapping, read_recipe
 from maxatk.training.symptoms import findings
@@ -65,7 +65,7 @@ def command(
         full = {**dataclasses.asdict(chosen), "trainer": {**defaults, **chosen.trainer}}
         print(yaml.safe_dump(full, sort_keys=False), end="")
         return
-    main_process = os.environ.get("RANK", "0") == "0"  # set by accelerate launch
+    main_process = is_first_process()
     if dry_run:
         previewed = preview(chosen)
         if main_process:

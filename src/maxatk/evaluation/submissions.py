@@ -78,8 +78,8 @@ def read_submissions(
     strangers: set[str] = set()
 
     def accept(row: LogRow) -> LogRow:
-        known = row.problem_id in problems
-        problem_id = row.problem_id if known else id_of_last_part.get(row.problem_id)
+        is_id = row.problem_id in problems
+        problem_id = row.problem_id if is_id else id_of_last_part.get(row.problem_id)
         if problem_id is None:
             strangers.add(row.problem_id)
             # Looking for a close id takes milliseconds: a file of strangers gets a few such hints.

@@ -77,9 +77,9 @@ def best_of(
     one_each = len(shares) == len(functions) and all(map(is_finite, shares))
     require(one_each, "best_of: weights", f"{len(functions)} finite numbers, one a reward", weights)
     names = [str(getattr(f, "__name__", type(f).__name__)) for f in functions]
-    known = rollout_reward is None or rollout_reward in get_args(RolloutReward)
+    is_rule = rollout_reward is None or rollout_reward in get_args(RolloutReward)
     allowed = f"None or one of {get_args(RolloutReward)}"
-    require(known, "best_of: rollout_reward", allowed, rollout_reward)
+    require(is_rule, "best_of: rollout_reward", allowed, rollout_reward)
     rewards = _Rewards(
         names=names,
         shares=shares,

@@ -87,10 +87,9 @@ def settings_table(comparison: Comparison) -> Table:
     keys = dict.fromkeys(key for settings in by_run.values() for key in settings)
     rows = {}
     for key in keys:
-        names_of: dict[str, list[str]] = {}  # the runs that have a value
-        for name, settings in by_run.items():
-            value = _as_text(settings.get(key)) or "not recorded"
-            names_of.setdefault(value, []).append(name)
+        names_of = _names_by_value(
+            {name: _as_text(values.get(key)) or "not recorded" for name, values in by_run.items()}
+        )
         hidden = key.endswith("sha256") or (only_read and key.startswith(_MACHINE))
         if hidden or names_of.keys() == {"not recorded"}:
             continue
@@ -101,6 +100,14 @@ def settings_table(comparison: Comparison) -> Table:
             text = "; ".join(parts)
         rows[key.removeprefix(_MACHINE)] = text
     return table_of({"setting": rows, "value": rows.values()})
+
+
+def _names_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names that have each value, in the order of the first ones."""
+    names_of: dict[str, list[str]] = {}
+    for name, value in values.items():
+        names_of.setdefault(value, []).append(name)
+    return names_of
 
 
 def _counts(run: Run) -> dict[str, str]:
@@ -169,10 +176,12 @@ def training_differences(
             trained[run.name] = {**recipe, **_mapping(recipe.get("trainer"))}
     lines = []
     for key in _OF_A_FAIR_TRAINING:
-        names_of: dict[str, list[str]] = {}  # the models with a value
-        for name, settings in trained.items():
-            value = settings.get(key)
-            names_of.setdefault("the default" if value is None else str(value), []).append(name)
+        names_of = _names_by_value(
+            {
+                name: "the default" if values.get(key) is None else str(values[key])
+                for name, values in trained.items()
+            }
+        )
         if len(names_of) > 1:
             parts = [f"{value} for {' and '.join(names)}" for value, names in names_of.items()]
             lines.append(f"{key}: {', '.join(parts)}")

@@ -268,8 +268,8 @@ class StudyRecipe:
                 rival in firsts, "front.rivals", f"of {', '.join(dict.fromkeys(firsts))}", rival
             )
         allowed = "the levels of some methods, and not of all"
-        some = 0 < len(set(self.front.rivals)) < len(set(firsts))
-        require(some, "front.rivals", allowed, self.front.rivals)
+        leaves_methods = 0 < len(set(self.front.rivals)) < len(set(firsts))
+        require(leaves_methods, "front.rivals", allowed, self.front.rivals)
         if self.front.choose is None:
             return
         if self.mini is not None:

@@ -97,7 +97,7 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     folder.check()
     if finished(out, recipe):
         return out
-    plan_distillation(recipe)
+    _check(recipe)
     with alone_in(folder):
         model = recipe.model
         for number in range(recipe.rounds):
@@ -116,12 +116,8 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
     """
     out_folder(recipe, "distill").check()
     finished(Path(recipe.out), recipe)  # refuses a folder of other settings
-    config = config_of(recipe, Path(recipe.out))
-    lora_config(recipe.peft)
-    refuse_missing_model(recipe.model)
+    config = _check(recipe)
     problems = len(load_problems(recipe.problems))
-    if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
-        raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
     drawing = recipe.eval_recipe(recipe.model, Path(recipe.out), 0)
     samples = drawing.sampling.samples
     return {
@@ -134,6 +130,17 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
         "rows_of_an_optimizer_step": config.train_batch_size * config.gradient_accumulation_steps,
         "out": recipe.out,
     }
+
+
+def _check(recipe: DistillRecipe) -> SFTConfig:
+    """Return the settings of TRL's trainer, where all that needs no weights is as it has to be."""
+    config = config_of(recipe, Path(recipe.out))
+    lora_config(recipe.peft)
+    refuse_missing_model(recipe.model)
+    load_problems(recipe.problems, limit=1)
+    if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
+        raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
+    return config
 
 
 def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -17,7 +16,7 @@ from transformers import PrinterCallback
 
 from maxatk import folders
 from maxatk.check import is_number, needing, require
-from maxatk.environment import environment
+from maxatk.environment import environment, is_first_process
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingDependencyError
 from maxatk.models import (
     PromptSettings,
@@ -181,8 +180,7 @@ def out_folder(recipe: Any, command: str) -> OutFolder:
 
 def alone_in(folder: OutFolder) -> AbstractContextManager[None]:
     """Hold a folder for this process; of several that train together the first one holds it."""
-    is_first = os.environ.get("RANK", "0") == "0"  # set by accelerate launch
-    return folder.alone() if is_first else contextlib.nullcontext()
+    return folder.alone() if is_first_process() else contextlib.nullcontext()
 
 
 def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
