@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-real test test-formats test-verl test-ray test-vllm nightly check bench docs fill-docs release clean
+.PHONY: demo demo-real test test-long test-formats test-verl test-ray test-vllm nightly check bench docs fill-docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,8 +20,13 @@ demo-real: $(VENV)/.installed
 	$(BIN)/maxatk demo --recipe recipes/smollm2/demo.yaml --jobs 2
 
 # A file is a worker's. In the order of the folders the short tests come last: no worker waits.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.installed
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not nightly and not long"
+
+# What takes longest: whole runs that are killed and resumed, servers under load, the docs' commands.
+test-long: $(VENV)/.installed
+	$(PYTEST) -m "long and not nightly"
 
 # The logs of other tools, each written by the tool itself a moment before it is read.
 FORMATS := .venv-formats

@@ -118,6 +118,7 @@ def measured(command, folder):
     return done.returncode, done.stderr, int(done.stdout.split()[-1]) << 10, seconds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_no_file_fills_the_memory_or_takes_long(tmp_path, name):
     FILES[name](tmp_path / name)

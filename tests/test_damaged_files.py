@@ -264,6 +264,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.long
 def test_a_damaged_value_anywhere_ends_in_a_named_error_or_a_right_result(
     whole, tmp_path, monkeypatch, capsys
 ):
@@ -332,6 +333,7 @@ def hostile(chance):
     return json.dumps(one_damaged(ANSWER, chance)).encode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ASKING)
 def test_a_hostile_answer_of_a_server_ends_in_a_named_error_or_a_right_result(
     whole, tmp_path, monkeypatch, capsys, command

@@ -28,9 +28,13 @@ API = {
     "evaluation": ["sampling", "evaluation", "report", "exchange"],
 }
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("mkdocstrings") is None, reason="the site's packages are not installed"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        importlib.util.find_spec("mkdocstrings") is None,
+        reason="the site's packages are not installed",
+    ),
+]
 
 # Every page in a frame, which takes each width in turn; what does not fit is listed.
 MEASURE = """<script>

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 HUB = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
 WARM = ROOT / "tests" / "warm_command.py"
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1"}
-pytestmark = pytest.mark.timeout(patience(600))
+pytestmark = [pytest.mark.long, pytest.mark.timeout(patience(600))]
 
 BLOCK = re.compile(r"(<!-- gpu -->\n)?```sh\n(.*?)```", re.DOTALL)
 

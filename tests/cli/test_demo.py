@@ -70,6 +70,7 @@ def start(recipe, *flags, stderr=subprocess.STDOUT):
     )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(patience(280))
 def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path):
     run = tmp_path / "run"

@@ -108,6 +108,7 @@ def test_an_outside_model_that_is_not_there_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.timeout(patience(280))
 def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of_a_llama, tmp_path):
     out, work = tmp_path / "out", tmp_path / "work"

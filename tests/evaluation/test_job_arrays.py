@@ -95,6 +95,7 @@ class Scheduler:
             time.sleep(0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", [slurm_task, kubernetes_task])
 def test_an_array_whose_tasks_are_lost_gives_the_run_of_one_machine(task, command, tmp_path):
     draw = random.Random(5)

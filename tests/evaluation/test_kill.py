@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import maxatk
 from processes import patience
 from runs import rows_of, write_records
@@ -15,6 +17,7 @@ def lines_without(path, *names):
     return [{n: row[n] for n in row if n not in names} for row in rows_of(path)]
 
 
+@pytest.mark.long
 def test_sigkill_at_random_moments_changes_nothing(tiny_model, problems, tmp_path):
     write_records(tmp_path / "problems.jsonl", problems)
     out = tmp_path / "run"

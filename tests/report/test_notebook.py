@@ -138,6 +138,7 @@ def test_many_rewards_in_one_dimension_are_questioned_and_those_of_groups_are_no
     assert wrong > right.mean() + 0.1
 
 
+@pytest.mark.long
 @pytest.mark.timeout(patience(300))
 def test_the_notebook_runs_and_decides(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # idle threads of torch cost more than they give

@@ -450,6 +450,7 @@ def wait_until_it_answers(url, process, log):
     raise AssertionError(f"no answer: {log.read_text()}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chat", [False, True], ids=["completions", "chat"])
 def test_the_embedded_model_behind_a_real_server(mini, transformers_server, tmp_path, chat):
     server = ServerSettings(url=transformers_server, concurrency=2, chat=chat)

@@ -1,6 +1,5 @@
 """`maxatk serve` that is flooded, killed, stopped and asked by slow clients: nothing hangs."""
 
-import contextlib
 import json
 import os
 import signal
@@ -18,6 +17,8 @@ from maxatk.records import TestCase
 from maxatk.verifier import Verifier, remote
 from processes import family, patience
 from serving import ask, served
+
+pytestmark = pytest.mark.long
 
 TESTS = tuple(TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(3))
 SLOW = "n = int(input())\nfor _ in range(10**6): pass\nprint(n * n)\n"
@@ -226,22 +227,14 @@ def test_slow_clients_do_not_keep_others_waiting():
         for client in bodiless:
             assert b" 408 " in client.recv(100)
         server.wait_for_requests(0)
-        time.sleep(5)  # until the answer that nobody reads is given up
-        assert read_to_its_end(deaf) < 15_000_000
-        connections = psutil.Process(server.process.pid).net_connections()
-        assert len([c for c in connections if c.status == "ESTABLISHED"]) <= 1
+        # The answer that nobody reads is given up, too: no connection to a client is left.
+        process = psutil.Process(server.process.pid)
+        deadline = time.monotonic() + patience(60)
+        while any(c.status == "ESTABLISHED" for c in process.net_connections()):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
         for client in (*silent, *headless, *bodiless, deaf):
             client.close()
-
-
-def read_to_its_end(client):
-    count = 0
-    data = b"x"
-    with contextlib.suppress(ConnectionError):
-        while data:
-            data = client.recv(1 << 20)
-            count += len(data)
-    return count
 
 
 @pytest.mark.parametrize("length", [(32 << 20) + 1, 1 << 60])

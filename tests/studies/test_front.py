@@ -210,6 +210,7 @@ def test_what_does_not_fit_is_refused_before_any_work(recipe, tmp_path, capsys, 
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.long
 def test_checkpoints_of_whole_models_and_of_adapters_are_evaluated(
     recipe, of_a_llama, tmp_path, maxatk
 ):

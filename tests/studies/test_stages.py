@@ -105,6 +105,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_runs_the_stages(how, scoring, started, tmp_path):
     command = scoring(ENDLESS, time_limit=500)

@@ -277,6 +277,7 @@ def test_a_group_that_is_too_old_in_part_is_left_out():
     assert metrics == {"sample/dropped_incomplete_total": [1.0]}
 
 
+@pytest.mark.long
 def test_a_training_runs_against_a_server_with_older_weights(model_folder, tmp_path):
     AutoModelForCausalLM.from_pretrained(model_folder).save_pretrained(tmp_path / "model")
     folder = with_templates(model_folder, tmp_path / "model")

@@ -1,6 +1,7 @@
 """TRL's own GRPOTrainer with a reward of `best_of` takes the steps of MaxAtKTrainer."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
@@ -8,10 +9,13 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from maxatk import best_of
+from maxatk import advantages, best_of
+from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS
 from maxatk.train import MaxAtKTrainer
+from maxatk.training.group_log import training_log
+from maxatk.view.watched import WatchedTraining
 from oracles import subsets
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, reward_with_gaps, text_reward
@@ -114,3 +118,94 @@ def test_k_of_a_whole_group_is_refused_before_a_step(tmp_path, model_folder, pro
     with pytest.raises(InvalidValueError, match="k: must be below the samples of a prompt"):
         trainer.train()
     assert trainer.state.global_step == 0
+
+
+def test_the_record_of_an_unmodified_trainer_is_that_of_the_own_one(
+    tmp_path, model_folder, prompts, capsys
+):
+    args = plain_config(tmp_path / "plain")
+    reward = best_of(reward_with_gaps, k=2, folder=tmp_path / "plain")
+    trained(make(GRPOTrainer, args, reward, model_folder, prompts))
+    args = config(tmp_path / "ours", method="bon_centred", rollouts="trl")
+    trained(make(MaxAtKTrainer, args, reward_with_gaps, model_folder, prompts))
+
+    plain = WatchedTraining(tmp_path / "plain")
+    ours = WatchedTraining(tmp_path / "ours")
+    assert plain.last_step == ours.last_step == 3
+    assert (plain.about["method"], plain.about["k"]) == ("bon_centred", 2)
+    assert sorted(plain.groups) == sorted(ours.groups) == [1, 2, 3]
+    for step in ours.groups:
+        for place in range(2):
+            group = plain.group(step, place)
+            expected = ours.group(step, place)
+            assert group["prompt"] == expected["prompt"]
+            for sample, of_ours in zip(group["samples"], expected["samples"], strict=True):
+                assert sample["text"] == of_ours["text"]
+                assert sample["tokens"] == of_ours["tokens"]
+                assert sample["reward"] == pytest.approx(of_ours["reward"], nan_ok=True)
+                assert sample["advantage"] == pytest.approx(of_ours["advantage"], abs=1e-6)
+    by_step = {row["step"]: row for row in ours.log if "loss" in row}
+    rows = [row for row in training_log(tmp_path / "plain") if "max@2" in row]
+    assert len(rows) == 3
+    for step, row in enumerate(rows, 1):
+        for key in ("reward", "max@1", "max@2", "frac_groups_without_signal"):
+            assert row[key] == pytest.approx(by_step[step][key], nan_ok=True)
+    # What the trainer has logged is there up to the last call, without the values of best_of.
+    losses = [row for row in training_log(tmp_path / "plain") if "loss" in row]
+    assert [set(row) & {"grad_norm", "reward"} for row in losses] == 2 * [{"grad_norm"}]
+    main(["diagnose", str(tmp_path / "plain")])
+    assert "rules fire on" in capsys.readouterr().out
+
+
+def test_the_record_goes_on_where_a_training_is_resumed(tmp_path, model_folder, prompts):
+    folder = tmp_path / "out"
+    saved = {"save_strategy": "steps", "save_steps": 2}
+
+    def trainer(steps):
+        args = plain_config(folder, max_steps=steps, **saved)
+        reward = best_of(text_reward, k=2, folder=folder)
+        return make(GRPOTrainer, args, reward, model_folder, prompts)
+
+    trainer(3).train()
+    trainer(5).train(resume_from_checkpoint=str(folder / "checkpoint-2"))
+    lines = [json.loads(line) for line in (folder / "groups.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "group" in line] == [
+        step for step in range(1, 6) for _ in range(2)
+    ]
+    assert [line["step"] for line in lines if "max@2" in line.get("log", {})] == [1, 2, 3, 4, 5]
+
+
+def test_samples_of_an_evaluation_set_are_not_recorded(tmp_path, model_folder, prompts):
+    changes = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8}
+    trainer = GRPOTrainer(
+        model=str(model_folder),
+        reward_funcs=best_of(text_reward, k=2, folder=tmp_path / "out"),
+        args=plain_config(tmp_path / "out", max_steps=2, **changes),
+        train_dataset=prompts,
+        eval_dataset=prompts.select(range(2)),
+    )
+    trainer.train()
+    assert any("eval_reward" in row for row in trainer.state.log_history)
+    assert [len(groups) for groups in WatchedTraining(tmp_path / "out").groups.values()] == [2, 2]
+
+
+def test_conversations_are_recorded_as_transcripts(tmp_path):
+    reward = best_of(lambda completions, **_: [0.0, 1.0, 0.5, 0.0], k=2, folder=tmp_path)
+    prompt = [{"role": "user", "content": "Write f."}]
+    answer = [{"role": "assistant", "content": "def f(): ..."}]
+    values = reward(prompts=[prompt] * 4, completions=[answer] * 4, problem_id=["a"] * 4)
+    group = WatchedTraining(tmp_path).group(1, 0)
+    assert group["id"] == "a"
+    assert group["prompt"] == "Write f."
+    assert {sample["text"] for sample in group["samples"]} == {"def f(): ..."}
+    by_hand = 4 * advantages(np.array([[0.0, 1.0, 0.5, 0.0]]), "bon_centred", 2)[0]
+    np.testing.assert_allclose(values, by_hand)
+    recorded = [sample["advantage"] for sample in group["samples"]]
+    np.testing.assert_allclose(recorded, by_hand, atol=1e-6)
+
+
+def test_a_record_needs_samples_and_a_named_method(tmp_path):
+    with pytest.raises(InvalidValueError, match="folder: must be None with `rollouts`"):
+        best_of(text_reward, k=2, rollouts="rollout", folder=tmp_path)
+    with pytest.raises(InvalidValueError, match="method: must be the name of a method"):
+        best_of(text_reward, k=2, method=METHODS["bon_centred"], folder=tmp_path)

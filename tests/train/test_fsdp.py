@@ -98,6 +98,7 @@ def apart(one, other):
     return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 
+@pytest.mark.long
 def test_weights_are_those_of_ddp_also_after_a_kill(launch, tmp_path, model_folder):
     process = launch("sharded")
     deadline = time.monotonic() + patience(200)

@@ -243,6 +243,7 @@ def recorded(folder, kind):
     return [line for line in map(json.loads, lines) if kind in line]
 
 
+@pytest.mark.long
 def test_a_recipe_that_is_killed_and_resumed_gives_the_same_weights(tmp_path, recipe, started):
     path = tmp_path / "recipe.yaml"
     recipe["trainer"] |= {"max_steps": 8, "save_steps": 3}

@@ -116,6 +116,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_killed_and_resumed_training_has_one_history(tmp_path, started, toy_recipe):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(toy_recipe(**SETTINGS)))

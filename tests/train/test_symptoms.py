@@ -107,6 +107,7 @@ FAULTS = {
 """Rule -> a reward and settings of a tiny training that break it, and a part of the evidence."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_training_with_the_fault_breaks_the_rule(name, logged):
     reward, changes, evidence = FAULTS[name]

@@ -22,6 +22,7 @@ TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 ACCELERATE = ["accelerate.commands.launch", "--config_file", str(CPUS), "--main_process_port", "0"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "launch, rows, whole",
     [(TORCHRUN, GROUP, True), (ACCELERATE, GROUP // 2, False)],

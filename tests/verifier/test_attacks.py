@@ -28,6 +28,7 @@ def test_the_suite_can_fail(verifier):
     assert list(attacks.fails(verifier, {"right answer": soft})) == ["right answer"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="this is already an ordinary user")
 @pytest.mark.parametrize(
     ("prefix", "present", "missing", "builds"),

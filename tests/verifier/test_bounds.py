@@ -124,6 +124,7 @@ def cpu_seconds():
     return sum(sum(process.cpu_times()[:2]) for process in family(os.getpid())[1:])
 
 
+@pytest.mark.long
 def test_nothing_piles_up_after_hundreds_of_hostile_programs():
     hostile = list(itertools.islice(itertools.cycle(attacks.ALL.values()), 320))
     with Verifier(workers=2) as verifier:

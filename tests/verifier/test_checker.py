@@ -81,6 +81,7 @@ def test_large_outputs_and_odd_bytes_reach_the_checker(verifier):
     assert outcomes(verifier, program, checker, TESTS[:1]) == ["passed"]
 
 
+@pytest.mark.long
 def test_a_checker_that_an_output_keeps_busy_does_not_accept_it(verifier):
     checker = "import sys\nif len(open(sys.argv[3]).read()) > 9:\n    while True: pass\nprint(1)"
     tests = TESTS[:2]

@@ -43,6 +43,7 @@ def test_the_suite_can_fail(verifier):
     assert list(attacks.fails(verifier, {"right answer": soft})) == ["right answer"]
 
 
+@pytest.mark.long
 def test_no_attack_on_the_compiler_becomes_a_program(verifier):
     jobs = [
         cpp_attacks.native(source, cpp_attacks.NO_PROGRAM, (TestCase(input="", output=""),))

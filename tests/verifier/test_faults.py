@@ -91,6 +91,7 @@ def hit(verifier, program, number):
 COMPILED_FOR_SECONDS = "if 0:\n" + "    f(x)[1] = {1: (2, y)}\n" * 38_000 + "print(9)\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize(
     "program",
@@ -302,6 +303,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.long
 def test_outcomes_are_the_same_beside_busy_processes():
     jobs = [
         Job(f"{program}\n# {i}", (TestCase(input="", output="1"),))
@@ -424,6 +426,7 @@ with Verifier(workers=2, time_limit=0.1) as verifier:
 """
 
 
+@pytest.mark.long
 def test_a_host_that_was_stopped_with_its_programs_judges_as_if_it_had_not_been(started):
     host = started(sys.executable, "-c", PAUSED, stdout=subprocess.PIPE)
     assert host.stdout.readline() == "ready\n"

@@ -75,6 +75,7 @@ def test_a_closed_verifier_leaves_no_zombie_to_process_one(prefix, has_namespace
     assert report["left"] == []
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot make the namespace alone")
 def test_a_hundred_verifiers_leave_nothing_to_process_one():
     assert left_behind((), rounds=100, state="idle")["left"] == []

@@ -323,6 +323,7 @@ def test_the_ground_follows_the_reader(served, browser):
     assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 26)"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [390, 820, 1280])
 def test_a_training_by_verl_is_watched_while_it_runs(browser, tmp_path, width):
     # What verl 0.9.1 has written in tests/verl_plugin/test_training.py: 2 steps of 4 groups of 8.
