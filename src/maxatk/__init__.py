@@ -11,7 +11,6 @@ from maxatk.objectives import (
     Method,
     OrderWeights,
     advantages,
-    best_of,
     chance_of_best,
     distinct_at_k,
     influence,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from maxatk.evaluation import evaluate, solve
     from maxatk.problems import load_problems
     from maxatk.report import compare, plot
+    from maxatk.training import best_of
     from maxatk.verifier import Verifier
 
 __version__ = VERSION
@@ -66,6 +66,7 @@ __all__ = [
 
 _LAZY = {
     "Verifier": "maxatk.verifier",
+    "best_of": "maxatk.training",
     "compare": "maxatk.report",
     "evaluate": "maxatk.evaluation",
     "load_problems": "maxatk.problems",

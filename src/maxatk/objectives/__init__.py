@@ -1,7 +1,6 @@
 """Metrics, order-statistic weights and estimators of best-of-N training; NumPy only."""
 
 from maxatk.objectives.advantage import Form, advantages, effective_sample_size, weighting
-from maxatk.objectives.best_of import best_of
 from maxatk.objectives.influence import influence
 from maxatk.objectives.methods import METHODS, Method, as_method, check_group_size
 from maxatk.objectives.metrics import (
@@ -23,7 +22,6 @@ __all__ = [
     "OrderWeights",
     "advantages",
     "as_method",
-    "best_of",
     "chance_of_best",
     "check_group_size",
     "distinct_at_k",

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.best_of import MARK
 from maxatk.training import Groups
+from maxatk.training.best_of import MARK
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ class TrainingRecord:
         folder: That of the training, with its checkpoints; made where it is missing.
         objective: What is trained for.
         group_size: The samples of a group.
-        steps: The optimizer steps of the whole training.
+        steps: The optimizer steps of the whole training, None where nobody knows.
         step: The optimizer step that the training goes on from; later ones are dropped.
         most: The groups of a step that are kept, the first ones; shared by its rollout batches.
         batches: The rollout batches of an optimizer step.
@@ -36,7 +36,7 @@ class TrainingRecord:
         objective: Objective,
         *,
         group_size: int,
-        steps: int,
+        steps: int | None,
         step: int = 0,
         most: int = 8,
         batches: int = 1,

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
@@ -18,7 +19,9 @@ from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import FloatArray, as_k
 from maxatk.objectives.methods import Method, as_method, check_group_size
 from maxatk.objectives.metrics import max_at_k
+from maxatk.objectives.objective import Objective
 from maxatk.objectives.rollouts import RolloutReward
+from maxatk.training.best_of_record import BestOfRecord
 
 Values: TypeAlias = "list[float | None]"
 Reward: TypeAlias = Callable[..., "Values | Awaitable[Values]"]
@@ -45,6 +48,7 @@ def best_of(
     groups: str | None = None,
     rollouts: str | None = None,
     rollout_reward: RolloutReward | None = None,
+    folder: str | Path | None = None,
 ) -> Reward:
     """Return a reward function that makes GRPO train for max@k of `reward` instead of its mean.
 
@@ -63,6 +67,8 @@ def best_of(
             counts rollouts, and every row gets the value of its rollout. The trainer has to take
             the values as they are, since their mean over the rows of a group is not 0.
         rollout_reward: As for `advantages`, where the rows of a rollout have different rewards.
+        folder: Where groups.jsonl is written, which `maxatk view` and `maxatk diagnose` read: the
+            first groups of every step, and the log. One function has it for itself.
 
     Raises InvalidValueError for arguments that are not allowed; the function for groups that are
     split, of different sizes or of k samples or fewer, for values other than one finite number or
@@ -80,14 +86,23 @@ def best_of(
     is_rule = rollout_reward is None or rollout_reward in get_args(RolloutReward)
     allowed = f"None or one of {get_args(RolloutReward)}"
     require(is_rule, "best_of: rollout_reward", allowed, rollout_reward)
+    credit = _centred(as_method(method), as_k(k))
+    record = None
+    if folder is not None:
+        allowed = "None with `rollouts`, whose rows are not recorded"
+        require(rollouts is None, "best_of: folder", allowed, folder)
+        allowed = "the name of a method where a folder is given, for the record"
+        require(isinstance(method, str), "best_of: method", allowed, method)
+        record = BestOfRecord(folder, Objective(method=str(method), k=k))
     rewards = _Rewards(
         names=names,
         shares=shares,
-        method=_centred(as_method(method), as_k(k)),
+        method=credit,
         k=k,
         groups=groups,
         rollouts=rollouts,
         rollout_reward=rollout_reward,
+        record=record,
     )
 
     def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
@@ -122,6 +137,7 @@ class _Rewards:
     groups: str | None
     rollouts: str | None
     rollout_reward: RolloutReward | None
+    record: BestOfRecord | None
 
     def for_grpo(self, returned: Any, prompts: Any, completions: Any, columns: Any) -> Values:
         """Return n A_i of each completion, None for one without a reward."""
@@ -132,15 +148,22 @@ class _Rewards:
         ]
         rewards = _weighted_sum(by_function, self.shares)
         if self.rollouts is None:
-            values = self._of_samples(rewards, ids, columns)
+            size = _size_of_groups(ids, len(rewards), _samples_shown(columns))
+            values = self._of_samples(rewards, size, columns)
+            if self.record is not None and _is_training(columns):
+                self.record.add(
+                    rewards.reshape(-1, size),
+                    prompts=prompts,
+                    completions=completions,
+                    columns=columns,
+                )
         else:
             values = self._of_rollouts(rewards, ids, columns)
         values[np.isnan(rewards)] = np.nan
         return [None if math.isnan(value) else value for value in values.tolist()]
 
-    def _of_samples(self, rewards: FloatArray, ids: Any, columns: Any) -> FloatArray:
-        """Return n A_i (N,) where every row is a sample, and log its groups."""
-        size = _size_of_groups(ids, len(rewards), _samples_shown(columns))
+    def _of_samples(self, rewards: FloatArray, size: int, columns: Any) -> FloatArray:
+        """Return n A_i (N,) where every row is a sample of a group of so many; log the groups."""
         self._check_size(size)
         table = rewards.reshape(-1, size)
         values = size * advantages(table, self.method, self.k)
@@ -316,10 +339,19 @@ def _size_of_groups(ids: Any, expected: int, samples: int | None) -> int:
     return sizes.pop()
 
 
+def _trainer(columns: Any) -> Any:
+    """Return the trainer, which a bound method that TRL hands over shows; None where none does."""
+    return getattr(columns.get("log_metric"), "__self__", None)
+
+
+def _is_training(columns: Any) -> bool:
+    """Say whether these samples are trained on, and are not those of an evaluation set."""
+    return bool(getattr(getattr(_trainer(columns), "model", None), "training", True))
+
+
 def _samples_shown(columns: Any) -> int | None:
     """Return the samples a prompt, where TRL's bound methods show the configuration: checked."""
-    trainer = getattr(columns.get("log_metric"), "__self__", None)
-    settings = columns.get("args") or getattr(trainer, "args", None)
+    settings = columns.get("args") or getattr(_trainer(columns), "args", None)
     for name, allowed in _ALLOWED.items():
         value = getattr(settings, name, None)
         if value is not None and value not in allowed:
@@ -328,6 +360,6 @@ def _samples_shown(columns: Any) -> int | None:
                 "deviation changes the weight of every group"
             )
     samples = getattr(settings, "num_generations", None)
-    if not getattr(getattr(trainer, "model", None), "training", True):
+    if not _is_training(columns):
         samples = getattr(settings, "num_generations_eval", None) or samples
     return samples if isinstance(samples, int) else None
