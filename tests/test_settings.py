@@ -81,6 +81,7 @@ BAD = {
     "{out: a, steps: }": "recipe.steps: must be int, got nothing",
     "{out: 3}": "recipe.out: must be str, got 3",
     "{out: a, flag: 1}": "recipe.flag: must be bool, got 1",
+    "{out: a, flag: yes}": "recipe.flag: must be bool, got 'yes'; YAML 1.2 writes true and false",
     "{out: a, limit: x}": "recipe.limit: must be int, got 'x'",
     "{out: a, size: big}": "recipe.size: must be float, got 'big'",
     "{out: a, size: true}": "recipe.size: must be float, got True",

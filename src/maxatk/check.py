@@ -41,6 +41,13 @@ def existing_file(path: Path) -> None:
         raise MissingFileError(f"{path}: {reason}")
 
 
+def existing_folder(field: str, path: Path) -> None:
+    """Raise MissingFileError, which names the field, unless a path is that of a folder."""
+    if not path.is_dir():
+        reason = "is a file, not a folder" if path.exists() else "does not exist"
+        raise MissingFileError(f"{field}: {str(path)!r} {reason}")
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is an int or a float, and no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

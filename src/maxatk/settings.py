@@ -21,6 +21,7 @@ from maxatk.recipe_yaml import load_yaml
 SettingsT = TypeVar("SettingsT")
 
 _WORDS = {"array": "list", "object": "dict"}
+_BOOLEANS_OF_YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
 _EXTENDS = "extends"
 _PACKAGED = Path(__file__).parent / "recipes"
 _LARGEST = 1 << 20  # bytes of a recipe
@@ -53,6 +54,8 @@ def find_recipe(path: Path) -> Path:
         return packaged
     if str(path).startswith("-"):
         raise InvalidValueError(f"unknown flag {str(path)!r}; --help lists those there are")
+    if path.is_dir():
+        raise MissingFileError(f"recipe: {str(path)!r} is a folder; name a YAML file")
     hint = suggestion(str(path).removesuffix(".yaml"), packaged_recipes())
     raise MissingFileError(
         f"recipe: {str(path)!r} does not exist; `maxatk recipes list` shows those of the "
@@ -87,6 +90,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]  # not all 8 lines
         raise DataError(f"{path}{where}: not a YAML file: {problem}") from error
+    if recipe is None:
+        raise DataError(f"{path}: is empty; a recipe is a mapping of settings such as `k: 4`")
     if not isinstance(recipe, dict):
         raise DataError(f"{path}: must be a mapping of settings, got {type(recipe).__name__}")
     return apply_overrides(recipe, overrides)
@@ -231,6 +236,8 @@ def _refusal(message: str, value: Any, kind: Any, where: str) -> InvalidValueErr
         return InvalidValueError(f"{where}: {missing}, got {value!r:.80}")
     names = [_WORDS.get(name, name) for name in expected[1].split(" | ") if name != "null"]
     got = "nothing" if value is None else f"{value!r:.80}"
+    if "bool" in names and str(value).lower() in _BOOLEANS_OF_YAML_1_1:
+        got += "; YAML 1.2 writes true and false"
     return InvalidValueError(f"{where}: must be {' or '.join(names)}, got {got}")
 
 

@@ -54,5 +54,7 @@ def test_a_folder_that_is_no_run_and_numbers_that_are_not_allowed_are_refused(
     empty.mkdir()
     assert main(["diagnose", str(empty)]) == 2
     assert "must hold scores.jsonl of an evaluation, or train.json" in capsys.readouterr().err
+    assert main(["diagnose", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere' does not exist" in capsys.readouterr().err
     assert main(["diagnose", folder, "--n", "32"]) == 2
     assert "n: must be at most the samples with a reward" in capsys.readouterr().err

@@ -118,6 +118,11 @@ def test_what_cannot_choose_is_refused_by_name(run, tmp_path):
         selection_gains(run, ["majority"])
     with pytest.raises(MissingFileError, match=r"holds no scores.jsonl; select needs a folder"):
         selection_gains(tmp_path, ["judge"])
+    with pytest.raises(MissingFileError, match=r"run: '.*/nowhere' does not exist"):
+        selection_gains(tmp_path / "nowhere", ["judge"])
+    write_run(tmp_path / "bare", [Score("p", s, 1.0, 0, 1, Outcome.SCORED, 0.0) for s in range(2)])
+    with pytest.raises(InvalidValueError, match=r"'likelyhood' is no score of .*rewards alone"):
+        selection_gains(tmp_path / "bare", ["likelyhood"])
 
 
 def test_rules_of_scorio_choose_from_a_run_what_the_exact_ways_choose(tmp_path):

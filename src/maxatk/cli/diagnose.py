@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from maxatk.check import existing_folder
 from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import progress_of
 from maxatk.diagnose.gradients import gradient_tables
@@ -55,6 +56,7 @@ def command(
         gradients: Also compute gradients on the stored samples, at the n and k that suit.
         prompts: Of how many problems, for --gradients.
     """
+    existing_folder("folder", folder)
     log = training_log(folder)
     if others:
         _print_rates([folder, *others], format)

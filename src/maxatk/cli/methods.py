@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import tyro
+
 from maxatk.cli.output import OutputFormat, emit, shown
+from maxatk.errors import unknown_name
 from maxatk.objectives import METHODS, Method
 
 
-def command(format: OutputFormat = "text") -> None:
+def command(
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    /,
+    format: OutputFormat = "text",
+) -> None:
     """List the methods: what each is unbiased for, its formula, and where it comes from.
 
     Example: maxatk methods --format md
+
+    Args:
+        names: The methods to show; all if none is given.
     """
+    for name in names:
+        if name not in METHODS:
+            raise unknown_name("names", name, METHODS)
     rows = [
         {
             "method": name,
@@ -19,6 +34,7 @@ def command(format: OutputFormat = "text") -> None:
             "source": method.source,
         }
         for name, method in METHODS.items()
+        if name in names or not names
     ]
     emit({"methods": shown(rows)}, format)
 

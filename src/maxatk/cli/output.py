@@ -18,7 +18,7 @@ from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, RETRIED, Results
 from maxatk.report import Cell, Table, format_table, outcomes_table, overview_table
 from maxatk.report.run_tables import KS, groups_table
 from maxatk.report.table_formats import as_csv, as_json
-from maxatk.report.tables import TidyRow, transposed
+from maxatk.report.tables import TidyRow, intervals_note, transposed
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -129,7 +129,8 @@ def results_output(
         row for name, result in loaded.items() for row in metric_rows(result, ks, {"model": name})
     ]
     overview = overview_table(loaded, ks=ks)
-    tables = {"metrics": Output(metrics, overview, "95% intervals over problems")}
+    note = intervals_note(max(len(result.ids) for result in loaded.values()))
+    tables = {"metrics": Output(metrics, overview, note)}
     if by is not None:
         tables["by"] = _by_field(loaded, by, ks)
     tables["samples"] = Output([_sample_row(name, result) for name, result in loaded.items()])

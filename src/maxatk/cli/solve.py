@@ -148,7 +148,10 @@ def _text(choice: Choice) -> str:
     best = choice.program if by_tests else choice.completion
     tests = f"{choice.passed} of {choice.total} tests, " if by_tests else ""
     number = f"sample {(choice.sample or 0) + 1} of {len(choice.rewards)}"
-    head = f"{choice.problem_id}: {choice.by} {choice.reward:.3f}, {tests}{number}"
+    score = f"{choice.by} {choice.reward:.3f}"
+    if choice.by == "majority":
+        score = f"majority, {choice.reward:.0f} samples have this answer"
+    head = f"{choice.problem_id}: {score}, {tests}{number}"
     text = f"{head}\n\n{str(best).rstrip()}"
     if choice.by != "reward":
         return text

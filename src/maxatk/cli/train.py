@@ -16,7 +16,7 @@ from maxatk.cli.output import Output, OutputFormat, facts_text, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.environment import is_first_process
 from maxatk.folders import last_checkpoint, read_training
-from maxatk.settings import from_mapping, read_recipe
+from maxatk.settings import read_recipe
 from maxatk.training.symptoms import findings
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def command(
     output.refuse_two_outputs(format, progress)
     settings = read_recipe(recipe, overrides)
     set_threads(str(settings.get("model")))
-    from maxatk.train import MaxAtKConfig, TrainRecipe, preview, train  # takes seconds to import
-    from maxatk.train.run import check_settings
+    from maxatk.train import MaxAtKConfig, preview, train  # takes seconds to import
+    from maxatk.train.run import check_settings, train_recipe
 
-    chosen = from_mapping(TrainRecipe, settings, where="recipe")
+    chosen = train_recipe(settings)
     if show_config:
         config = check_settings(chosen)
         defaults = {name: getattr(config, name) for name in MaxAtKConfig.__annotations__}

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxatk import errors
-from maxatk.check import needing
+from maxatk.check import existing_folder, needing
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import answer_of
@@ -69,6 +69,7 @@ def selection_gains(
     scores that a rule does not take and a k above the samples, MissingDependencyError for scorio.
     """
     folder = Path(folder)
+    existing_folder("run", folder)
     if not (folder / SCORES).is_file():
         raise errors.MissingFileError(
             f"{folder}: holds no {SCORES}; select needs a folder that eval or score has written"
@@ -111,6 +112,11 @@ def _refuse_missing(needed: Sequence[str], present: Collection[str], folder: Pat
             raise errors.InvalidValueError(
                 f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
                 f"{', '.join(sorted(present)) or 'nothing'}"
+            )
+        if not present:
+            raise errors.InvalidValueError(
+                f"by: {name!r} is no score of {folder}, whose samples have rewards alone; `eval` "
+                "stores likelihood, tokens and entropy, and `score` the columns of a file"
             )
         raise errors.unknown_name("by", name, present)
 

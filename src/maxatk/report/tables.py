@@ -141,6 +141,13 @@ def change(value: float | None) -> str:
     return text if text.startswith(MINUS) or text in ("–", "0.000") else "+" + text
 
 
+def intervals_note(problems: int) -> str:
+    """Return what the intervals of a table are taken over."""
+    if problems == 1:
+        return "one problem, which has no interval: it says nothing of others"
+    return "95% intervals over problems"
+
+
 def interval(low: float | None, high: float | None) -> str:
     """Return the interval of a metric as `[0.120, 0.140]`."""
     return f"[{share(low)}, {share(high)}]"

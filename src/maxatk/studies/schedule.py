@@ -291,15 +291,15 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
 
 
 def _check_training(command: str, recipe: Mapping[str, Any], problems: int | None) -> None:
-    from maxatk.train import DistillRecipe, TrainRecipe, check_settings
+    from maxatk.train import DistillRecipe, check_settings
     from maxatk.train.distill import config_of
     from maxatk.train.preview import plan
-    from maxatk.train.run import lora_config
+    from maxatk.train.run import lora_config, train_recipe
 
     if command == "distill":
         config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))
         return
-    chosen = from_mapping(TrainRecipe, recipe, where="train")
+    chosen = train_recipe(recipe, where="train")
     config = check_settings(chosen)
     lora_config(chosen.peft)
     problems = problems or _count(chosen.problems)

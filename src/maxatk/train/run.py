@@ -62,6 +62,19 @@ _ALONE = {
     "reward_weights": (None, "whose `reward` has the weights of its parts"),
 }
 
+# What other trainers call fields of TRL, too far from these for a search by letters.
+_OTHER_NAMES = {
+    "lr": "learning_rate",
+    "batch_size": "per_device_train_batch_size",
+    "epochs": "num_train_epochs",
+    "steps": "max_steps",
+    "n": "num_generations",
+    "rollout_n": "num_generations",
+    "group_size": "num_generations",
+    "max_tokens": "max_completion_length",
+    "kl_coef": "beta",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainRecipe:
@@ -89,6 +102,22 @@ class TrainRecipe:
         read_spec(self.reward)
         read_environment(self.environment)
         read_tools(self.tools)
+
+
+def train_recipe(settings: Mapping[str, Any], *, where: str = "recipe") -> TrainRecipe:
+    """Return the recipe that a mapping holds; raises as `maxatk.settings.from_mapping`.
+
+    Of a field of the trainer that stands outside of `trainer` the refusal says where it belongs.
+    """
+    of_recipe = {field.name for field in dataclasses.fields(TrainRecipe)}
+    of_trainer = {field.name for field in dataclasses.fields(MaxAtKConfig)}
+    for name in settings.keys() - of_recipe:
+        field = _OTHER_NAMES.get(name, name)
+        if field in of_trainer:
+            raise InvalidValueError(
+                f"{where}: unknown key {name!r}; did you mean `{field}` of the section `trainer`?"
+            )
+    return from_mapping(TrainRecipe, settings, where=where)
 
 
 def train(
@@ -269,6 +298,9 @@ def trainer_settings(
         require(value == only, f"trainer.{name}", f"{only!r} in a recipe, {why}", value)
     # The run has a progress of its own, which a bar of TRL's would run through.
     settings = merged(of_recipe, {**of_run, "disable_tqdm": True}, where="trainer")
+    for name, field in _OTHER_NAMES.items():
+        if name in of_recipe:
+            raise InvalidValueError(f"trainer: unknown key {name!r}; did you mean {field!r}?")
     return _of_library(kind, settings, where="trainer")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import is_whole
+from maxatk.check import existing_folder, is_whole
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import (
     FAILURES,
@@ -351,6 +351,7 @@ def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedTraining | WatchedE
     """Return the runs of folders, of a study several; raises MissingFileError where is none."""
     runs: dict[str, WatchedTraining | WatchedEvaluation] = {}
     for name, folder in folders.items():
+        existing_folder("folder", folder)
         of_folder = _run_or_runs(name, folder)
         if not of_folder:
             raise MissingFileError(
