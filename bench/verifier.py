@@ -3,7 +3,7 @@
 Prints wall and CPU milliseconds per (program, test) of tiny programs, and the ratios. A fork that
 runs the program, with nothing around it that guards or watches, is the least that a process a test
 can cost. The variants take turns, so that a busy machine hurts them alike; the best round of each
-counts.
+counts. Programs of one test and of many say what a program costs and what each of its tests does.
 """
 
 import os
@@ -21,9 +21,10 @@ from maxatk.verifier import Verifier
 
 PROGRAMS = 20
 TESTS = 10
+MANY_TESTS = 100
 ROUNDS = 7
 SOURCE = "a, b = map(int, input().split())\nprint(a + b)\n"
-CASES = [TestCase(input=f"{i} {i + 1}\n", output=f"{2 * i + 1}\n") for i in range(TESTS)]
+CASES = [TestCase(input=f"{i} {i + 1}\n", output=f"{2 * i + 1}\n") for i in range(MANY_TESTS)]
 COUNT = PROGRAMS * TESTS
 
 
@@ -31,7 +32,7 @@ def with_a_new_interpreter(folder: Path) -> None:
     for number in range(PROGRAMS):
         file = folder / f"{number}.py"
         file.write_text(SOURCE)
-        for case in CASES:
+        for case in CASES[:TESTS]:
             command = [sys.executable, "-I", "-S", str(file)]
             run = subprocess.run(command, input=case.input, capture_output=True, text=True)
             assert run.stdout.split() == (case.output or "").split()
@@ -75,9 +76,9 @@ def with_forks(*, runs: bool) -> tuple[float, float]:
     return float(wall), float(cpu)
 
 
-def with_the_verifier(verifier: Verifier) -> None:
+def with_the_verifier(verifier: Verifier, tests: int = TESTS) -> None:
     # A stamp makes the sources differ, because equal jobs are verified once.
-    jobs = [(f"{SOURCE}# {time.monotonic_ns()} {i}", CASES) for i in range(PROGRAMS)]
+    jobs = [(f"{SOURCE}# {time.monotonic_ns()} {i}", CASES[:tests]) for i in range(PROGRAMS)]
     assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
 
 
@@ -94,6 +95,7 @@ def main() -> None:
         }
         wall = dict.fromkeys(variants, float("inf"))
         cpu = dict(wall)
+        program_of = {1: float("inf"), MANY_TESTS: float("inf")}  # tests -> CPU ms of a program
         forks = {"bare fork": False, "fork that runs it": True}
         wall |= dict.fromkeys(forks, float("inf"))
         cpu |= dict.fromkeys(forks, float("inf"))
@@ -108,6 +110,10 @@ def main() -> None:
                 run()
                 wall[name] = min(wall[name], (time.perf_counter() - start) / COUNT * 1e3)
                 cpu[name] = min(cpu[name], (cpu_seconds() - used) / COUNT * 1e3)
+            for tests, before in program_of.items():
+                used = cpu_seconds()
+                with_the_verifier(one_worker, tests)
+                program_of[tests] = min(before, (cpu_seconds() - used) / PROGRAMS * 1e3)
     for name in wall:
         print(f"{name:26} {wall[name]:7.2f} ms wall {cpu[name]:7.2f} ms CPU per verdict")
     slow = "new interpreter per test"
@@ -117,6 +123,11 @@ def main() -> None:
     alone = cpu["fork that runs it"]
     print(f"we cost {cpu[ours] / bare:.1f} times a bare fork with the same modules loaded")
     print(f"a fork that runs the program, unguarded, costs {alone / bare:.1f} times a bare one")
+    of_test = (program_of[MANY_TESTS] - program_of[1]) / (MANY_TESTS - 1)
+    of_program = program_of[1] - of_test
+    print(
+        f"of ours a test costs {of_test / bare:.1f} bare forks, a program {of_program / bare:.1f}"
+    )
     cores = os.cpu_count() or 1
     print(f"{cores} workers are {wall[ours] / wall['verifier, all cores']:.2f} times one")
 
