@@ -32,7 +32,7 @@ const found = given.map(([a, b, ks]) => {
   const [left, right] = [bestOfN.parse(a), bestOfN.parse(b)];
   return ks.map((k) => [
     bestOfN.column(left, bestOfN.maxAtK, k), bestOfN.column(left, bestOfN.passAtK, k),
-    value(bestOfN.interval(bestOfN.column(left, bestOfN.maxAtK, k))),
+    value(bestOfN.metricInterval(bestOfN.column(left, bestOfN.maxAtK, k))),
     compared(bestOfN.difference(left, right, bestOfN.maxAtK, k)),
   ]); });"""
 TYPE = """const [a, b] = ["a", "b"].map((id) => document.querySelector(`#rewards-${id}`));
@@ -103,13 +103,14 @@ def test_200_tables_have_the_numbers_of_numpy(tmp_path):
 
 
 def expected(values):
-    """Mean and ends of the t-interval, by SciPy."""
+    """Mean and ends of the t-interval, cut at 0 and 1, by SciPy."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
         return [known.mean() if len(known) else np.nan, np.nan, np.nan]
     if np.ptp(known) < 1e-12:  # equal but for rounding
         return [known[0]] * 3
-    return [known.mean(), *stats.ttest_1samp(known, 0).confidence_interval(0.95)]
+    low, high = stats.ttest_1samp(known, 0).confidence_interval(0.95)
+    return [known.mean(), max(low, 0.0), min(high, 1.0)]  # all of these rewards are from 0 to 1
 
 
 def test_pass_at_k_of_many_samples(tmp_path):
@@ -150,7 +151,7 @@ def test_a_first_line_is_no_header_where_it_has_numbers(tmp_path):
         assert found["alert"]
         assert "line 1: a reward must be a finite number, got" in found["text"]
     counts = [found["text"] for found in browsed(tmp_path, list(right), TYPE)]
-    assert ["A: 1 problems" in text for text in counts] == [True, True, True, False]
+    assert ["A: 1 problem" in text for text in counts] == [True, True, True, False]
 
 
 def test_a_model_is_called_better_where_compare_calls_it_so(tmp_path):

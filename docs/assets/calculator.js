@@ -69,6 +69,13 @@ const bestOfN = (() => {
     return { mean, low: mean - half, high: mean + half, error, problems: n };
   }
 
+  // That of a metric, cut at 0 and 1 where all values lie between, as `maxatk score` does.
+  function metricInterval(values) {
+    const whole = interval(values);
+    const inUnit = values.every((v) => Number.isNaN(v) || (v >= 0 && v <= 1));
+    return inUnit ? { ...whole, low: Math.max(0, whole.low), high: Math.min(1, whole.high) } : whole;
+  }
+
   function number(text, line) {
     const trimmed = text.trim();
     if (/^(|nan|null|none|na)$/i.test(trimmed)) return NaN;
@@ -140,7 +147,7 @@ const bestOfN = (() => {
     return { ...found, p: Math.max(signs, twoSided(found.mean / found.error, found.problems - 1)) };
   }
 
-  return { maxAtK, passAtK, interval, tQuantile, parse, ks, column, difference };
+  return { maxAtK, passAtK, metricInterval, tQuantile, parse, ks, column, difference };
 })();
 
 (() => {
@@ -216,11 +223,11 @@ const bestOfN = (() => {
       const tables = inputs.map((input) => bestOfN.parse(input.value)).filter((table) => table.size);
       const ks = bestOfN.ks(tables);
       if (!ks.length) return;
-      const curves = tables.map((t, i) => ({ name: "AB"[i], points: ks.map((k) => bestOfN.interval(bestOfN.column(t, bestOfN.maxAtK, k))) }));
-      const passes = tables.map((t) => ks.map((k) => bestOfN.interval(bestOfN.column(t, bestOfN.passAtK, k))));
+      const curves = tables.map((t, i) => ({ name: "AB"[i], points: ks.map((k) => bestOfN.metricInterval(bestOfN.column(t, bestOfN.maxAtK, k))) }));
+      const passes = tables.map((t) => ks.map((k) => bestOfN.metricInterval(bestOfN.column(t, bestOfN.passAtK, k))));
       const heads = ["k", ...curves.flatMap((c) => (tables.length > 1 ? [`max@k ${c.name}`, `pass@k ${c.name}`] : ["max@k", "pass@k"]))];
       const lines = ks.map((k, i) => [k, ...curves.flatMap((c, t) => [shown(c.points[i]), shown(passes[t][i])])]);
-      output.append(element("p", tables.map((t, i) => `${"AB"[i]}: ${t.size} problems`).join(", ")), figure(ks, curves), tableOf(heads, lines));
+      output.append(element("p", tables.map((t, i) => `${"AB"[i]}: ${t.size} problem${t.size === 1 ? "" : "s"}`).join(", ")), figure(ks, curves), tableOf(heads, lines));
       if (tables.length > 1) {
         const differences = ks.map((k) => bestOfN.difference(...tables, bestOfN.maxAtK, k));
         output.append(element("h2", "B - A"), element("p", verdict(ks, differences)),
