@@ -8,6 +8,7 @@ from maxatk.errors import InvalidValueError, MissingFileError, SandboxError
 from maxatk.evaluation.submissions import program_key, submission
 from maxatk.records import Outcome, Problem, Sample, TestCase
 from maxatk.verifier import (
+    LANGUAGES,
     CodeReward,
     Job,
     Verifier,
@@ -136,6 +137,27 @@ def test_a_language_that_this_machine_cannot_build_passes_nothing(monkeypatch, v
         assert rows["python"].holds
         assert not rows["cpp"].holds
         assert "no g++" in rows["cpp"].reason
+    finally:
+        toolchain.toolchain.cache_clear()
+
+
+def test_a_compiler_is_called_by_its_own_name_where_links_lead_to_another(monkeypatch, tmp_path):
+    """`clang` and `clang++` are one file, which links no library of C++ under the first name."""
+    inside = tmp_path / "llvm" / "bin"
+    inside.mkdir(parents=True)
+    driver = inside / "clang"
+    driver.write_text("#!/bin/sh\necho clang version 99\n")
+    driver.chmod(0o755)
+    (inside / "clang++").symlink_to("clang")
+    outside = tmp_path / "bin"
+    outside.mkdir()
+    for name in ("clang", "clang++"):
+        (outside / name).symlink_to(inside / name)
+    monkeypatch.setenv("PATH", f"{outside}:/nowhere")
+    toolchain.toolchain.cache_clear()
+    try:
+        assert toolchain.toolchain(LANGUAGES["cpp"]).path == str(inside / "clang++")
+        assert toolchain.toolchain(LANGUAGES["c"]).path == str(driver)
     finally:
         toolchain.toolchain.cache_clear()
 

@@ -67,9 +67,20 @@ def toolchain(language: Language) -> Toolchain:
     for command in compiler.commands:
         path = shutil.which(command)
         if path is not None:
-            return _described(os.path.realpath(path), compiler)
+            return _described(_without_links(path, command), compiler)
     names = " and no ".join(compiler.commands)
     raise SandboxError(f"{language.title} cannot be built on this machine: there is no {names}")
+
+
+def _without_links(path: str, command: str) -> str:
+    """Return where a compiler really lies, which is what the box of the builds has.
+
+    By its own name where that folder has it: `clang` is the file of `clang++` too, and links no
+    library of C++ when it is called so.
+    """
+    place = os.path.realpath(path)
+    named = os.path.join(os.path.dirname(place), command)
+    return named if os.path.exists(named) and os.path.samefile(named, place) else place
 
 
 def _described(path: str, compiler: Compiler) -> Toolchain:
