@@ -189,6 +189,19 @@ def test_samples_of_an_evaluation_set_are_not_recorded(tmp_path, model_folder, p
     assert [len(groups) for groups in WatchedTraining(tmp_path / "out").groups.values()] == [2, 2]
 
 
+def test_a_function_that_serves_a_second_training_begins_its_record_anew(
+    tmp_path, model_folder, prompts
+):
+    reward = best_of(text_reward, k=2, folder=tmp_path)
+    for steps in (3, 2):
+        make(
+            GRPOTrainer, plain_config(tmp_path, max_steps=steps), reward, model_folder, prompts
+        ).train()
+    watched = WatchedTraining(tmp_path)
+    assert watched.last_step == 2
+    assert [len(watched.groups[step]) for step in sorted(watched.groups)] == [2, 2]
+
+
 def test_conversations_are_recorded_as_transcripts(tmp_path):
     reward = best_of(lambda completions, **_: [0.0, 1.0, 0.5, 0.0], k=2, folder=tmp_path)
     prompt = [{"role": "user", "content": "Write f."}]

@@ -298,8 +298,9 @@ def trainer_settings(
         require(value == only, f"trainer.{name}", f"{only!r} in a recipe, {why}", value)
     # The run has a progress of its own, which a bar of TRL's would run through.
     settings = merged(of_recipe, {**of_run, "disable_tqdm": True}, where="trainer")
+    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name, field in _OTHER_NAMES.items():
-        if name in of_recipe:
+        if name in of_recipe and name not in fields and field in fields:
             raise InvalidValueError(f"trainer: unknown key {name!r}; did you mean {field!r}?")
     return _of_library(kind, settings, where="trainer")
 

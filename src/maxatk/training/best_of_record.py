@@ -16,7 +16,7 @@ from maxatk.training.learner import Learner
 from maxatk.training.record import TrainingRecord
 
 # Of these a GRPO's log has the advantages that `best_of` returned.
-_OF_ADVANTAGES = (REWARD, "reward_std", "rewards/", "best_of/", "frac_reward_zero_std")
+_OF_ADVANTAGES = ("reward", "best_of/", "frac_reward_zero_std")
 
 
 class BestOfRecord:
@@ -35,7 +35,7 @@ class BestOfRecord:
         self._objective = objective
         self._learner = Learner(objective)
         self._record: TrainingRecord | None = None  # from the first call on, which knows the step
-        self._calls = 0
+        self._step = 0  # of the last call
         self._rows = 0  # of the trainer's log that are written
 
     def add(
@@ -45,10 +45,9 @@ class BestOfRecord:
         state = columns.get("trainer_state")
         if not getattr(state, "is_world_process_zero", True):
             return
-        step = self._calls + 1 if state is None else state.global_step + 1
-        self._calls += 1
+        step = self._step + 1 if state is None else state.global_step + 1
         groups = Groups(rewards, k=self._objective.k)
-        if self._record is None:
+        if self._record is None or step < self._step:  # a training that begins, or goes back
             self._record = TrainingRecord(
                 self._folder,
                 self._objective,
@@ -57,6 +56,7 @@ class BestOfRecord:
                 step=step - 1,
             )
             self._rows = len(getattr(state, "log_history", ()))  # of before it was resumed
+        self._step = step
         self._write_log_of_trainer(self._record, state)
         texts = _by_group([transcript(completion) for completion in completions], groups.size)
         lengths = [len(ids) for ids in columns.get("completion_ids") or ()]
