@@ -20,7 +20,8 @@ demo-real: $(VENV)/.installed
 	$(BIN)/maxatk demo --recipe recipes/smollm2/demo.yaml --jobs 2
 
 # A file is a worker's. In the order of the folders the short tests come last: no worker waits.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Three of them for two cores, since the tests wait for processes much of the time.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.installed
 	$(PYTEST) -m "not nightly and not long"
 

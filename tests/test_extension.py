@@ -103,6 +103,7 @@ def copied(tmp_path):
     return copy
 
 
+@pytest.mark.long
 def test_a_method_is_one_row_and_one_line_of_the_docs(copied):
     table = "src/maxatk/objectives/methods.py"
     lines = (copied.root / table).read_text().splitlines(keepends=True)
@@ -114,6 +115,7 @@ def test_a_method_is_one_row_and_one_line_of_the_docs(copied):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_a_benchmark_is_a_module_a_row_and_a_section(copied):
     table = "src/maxatk/problems/benchmarks/__init__.py"
     (copied.root / "src/maxatk/problems/benchmarks/sums.py").write_text(BENCHMARK)

@@ -208,6 +208,7 @@ def test_studies_of_agents_are_valid_down_to_the_trainer_and_differ_in_turns(pat
     assert sum(environment is not None for environment in environments) == 1
 
 
+@pytest.mark.long
 def test_the_study_of_the_pretrained_model_passes_the_dry_run(maxatk, tmp_path):
     path = FOLDER / "smollm2" / "study.yaml"
     study = load_study(path)

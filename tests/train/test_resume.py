@@ -108,6 +108,7 @@ def test_a_checkpoint_in_mid_buffer_of_another_number_of_processes_warns(make_tr
     assert again.state.global_step == 2
 
 
+@pytest.mark.long
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(
     tmp_path, started, model_folder, toy_recipe
 ):

@@ -91,6 +91,7 @@ def test_folders_left_behind_are_removed_in_linear_time(verifier):
     assert {test.outcome for test in verdict.tests} == {Outcome.WRONG_ANSWER}
 
 
+@pytest.mark.long
 def test_tests_that_sleep_share_one_allowance(verifier):
     tests = [TestCase(input="", output="x")] * 3
     verdict = verifier.verify("import time; time.sleep(1000)", tests, time_limit=0.01)

@@ -33,6 +33,7 @@ def failed(verifier):
     return attacks.fails(verifier, cpp_attacks.ALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", cpp_attacks.ALL)
 def test_no_attack_succeeds(failed, name):
     assert failed.get(name) is None
