@@ -18,6 +18,12 @@ design over the same problems, and perhaps the study to whose problems the table
     <!-- end of seeds -->
     <!-- seeds: smollm2_all; problems: not smollm2_hidden_long_2 -->
     <!-- end of seeds -->
+
+A place of the best has each method at the best of several studies of the same seeds and problems,
+which differ in a setting such as the learning rate. That of a seed is chosen on the other seeds:
+
+    <!-- best: smollm2_all smollm2_all_half_rate -->
+    <!-- end of best -->
 """
 
 import argparse
@@ -57,6 +63,9 @@ _SEEDS_PLACE = re.compile(
     r"(?P<start><!-- seeds: (?P<studies>[\w ]+)(; problems: (?P<without>not )?(?P<chosen>\w+))? -->"
     r"\n).*?(?P<end><!-- end of seeds -->)",
     re.DOTALL,
+)
+_BEST_PLACE = re.compile(
+    r"(?P<start><!-- best: (?P<studies>[\w ]+) -->\n).*?(?P<end><!-- end of best -->)", re.DOTALL
 )
 _LINK = re.compile(r"\]\((?:docs/)?study/(?P<study>\w+)/(?P<table>\w+)\.md\)")
 _WIDTH = 118  # of a line of a page
@@ -106,7 +115,13 @@ def filled(text: str) -> str:
         table = format_table(table_of_seeds(evaluations), "md")
         return f"{place['start']}{table}\n{caption(evaluations)}\n{place['end']}"
 
-    return _SEEDS_PLACE.sub(seeds, _STUDY_PLACE.sub(table_of_study, text))
+    def best(place: re.Match[str]) -> str:
+        arms = {name: load_evaluations([name]) for name in place["studies"].split()}
+        table = format_table(table_of_best(arms), "md")
+        return f"{place['start']}{table}\n{caption_of_best(arms)}\n{place['end']}"
+
+    text = _STUDY_PLACE.sub(table_of_study, text)
+    return _BEST_PLACE.sub(best, _SEEDS_PLACE.sub(seeds, text))
 
 
 def over_problems(evaluations: Evaluations, problems: set[str], *, inside: bool) -> Evaluations:
@@ -128,11 +143,48 @@ def table_of_seeds(evaluations: Evaluations) -> Table:
         model: np.array([_values(of_seed, ks) for of_seed in by_seed.values()])
         for model, by_seed in evaluations.items()
     }
+    return _table_of_values(values, ks)
+
+
+def _table_of_values(values: Mapping[str, FloatArray], ks: Sequence[int]) -> Table:
+    """Return a row for each model, of values (S, P, K), and one for each difference of two."""
     rows = [[model, *_cells(of_model, tables.share)] for model, of_model in values.items()]
     for second, first in itertools.combinations(values, 2):
         cells = _cells(values[first] - values[second], tables.change)
         rows.append([f"{first} − {second}", *cells])
     return tables.table_of_rows(["model", *(f"max@{k}" for k in ks)], rows)
+
+
+def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
+    """Return max@k of each method at the best of several arms, and of their differences.
+
+    The arm of a seed is the one whose mean over the other seeds is highest at this k, so that no
+    value has a part in the choice of its own arm.
+    """
+    first = next(iter(arms.values()))
+    results = [of_seed for by_seed in first.values() for of_seed in by_seed.values()]
+    ks = [k for k in _SHOWN_KS if all(k in of_seed.ks for of_seed in results)]
+    values = {}
+    for model in [name for name in first if name != "base"]:
+        of_arms = np.array(  # (arms, seeds, problems, ks)
+            [[_values(of_seed, ks) for of_seed in arm[model].values()] for arm in arms.values()]
+        )
+        chosen = np.empty(of_arms.shape[1:])
+        for seed in range(of_arms.shape[1]):
+            others = np.delete(of_arms, seed, axis=1).mean(axis=(1, 2))  # (arms, ks)
+            for place, arm in enumerate(others.argmax(axis=0)):
+                chosen[seed, :, place] = of_arms[arm, seed, :, place]
+        values[model] = chosen
+    return _table_of_values(values, ks)
+
+
+def caption_of_best(arms: Mapping[str, Evaluations]) -> str:
+    """Say how the arms were chosen, and over what the intervals are."""
+    about = caption(next(iter(arms.values()))).strip("*").replace("\n", " ")
+    return _in_lines(
+        f"*Each method at its better one of {len(arms)} arms, chosen for each seed and k on the "
+        f"other seeds. {about}*"
+    )
 
 
 def caption(evaluations: Evaluations) -> str:

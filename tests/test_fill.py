@@ -10,6 +10,8 @@ import pytest
 import yaml
 from scipy import stats
 
+from maxatk.statistics.tests import over_seeds_and_problems
+
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/results.json"))
 RECIPES = {  # by the name that the study's folder has
@@ -195,3 +197,48 @@ def test_the_numbers_of_the_first_screen_are_those_of_the_studies(fill):
         cell = row_of(table, difference)[-1]
         plain = f"{cell.text} {cell.detail}".replace("+", "").replace("−", "-")
         assert plain in text, difference
+
+
+RATES = ("smollm2_all", "smollm2_all_half_rate")
+
+
+def max_at(fill, study, model, k):
+    """Max@k of every problem (seeds, problems), read as it is committed."""
+    seeds = (1, 2, 3, 4)
+    return np.array([columns_of(fill, study, model, seed)["max@k"][str(k)] for seed in seeds])
+
+
+def test_the_best_arm_of_a_seed_is_chosen_on_the_other_seeds(fill):
+    arms = {name: fill.load_evaluations([name]) for name in RATES}
+    table = fill.table_of_best(arms)
+    for place, k in enumerate((1, 8, 32), 1):
+        means = {}
+        for model in ("grpo", "bon_loo1"):
+            of_arms = [max_at(fill, name, model, k) for name in RATES]
+            chosen = []
+            for seed in range(4):
+                others = [other for other in range(4) if other != seed]
+                best = max(of_arms, key=lambda arm, others=others: arm[others].mean())
+                chosen.append(best[seed])
+            means[model] = np.mean(chosen)
+            assert row_of(table, model)[place].text == f"{means[model]:.3f}"
+        difference = f"{means['bon_loo1'] - means['grpo']:+.3f}".replace("-", "−")
+        assert row_of(table, "bon_loo1 − grpo")[place].text == difference
+    assert "base" not in {row[0].text for row in table.rows}
+
+
+def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
+    arms = {name: fill.load_evaluations([name]) for name in RATES}
+    lead = row_of(fill.table_of_best(arms), "bon_loo1 − grpo")[-1].text.removeprefix("+")
+    # At 32 the rates that the other seeds choose are the same for all of them.
+    values = max_at(fill, RATES[0], "bon_loo1", 32) - max_at(fill, RATES[1], "grpo", 32)
+    p = over_seeds_and_problems(values[:, :, None]).p[0]
+    assert (values.mean(axis=1) > 0).all()
+    half = row_of(fill.table_of_seeds(arms[RATES[1]]), "bon_loo1 − grpo")[-1]
+    for page in ("README.md", "docs/smollm2.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert f"by {lead}" in text
+        assert f"(p {p:.3f})" in text
+    low, high = half.detail.strip("[]").replace("−", "-").replace("+", "").split(", ")
+    turned = f"0.004 [{-float(high):.3f}, {-float(low):.3f}] less"
+    assert turned in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
