@@ -137,13 +137,18 @@ def over_problems(evaluations: Evaluations, problems: set[str], *, inside: bool)
 
 def table_of_seeds(evaluations: Evaluations) -> Table:
     """Return max@k of every model over seeds that share their problems, and of every difference."""
-    results = [of_seed for by_seed in evaluations.values() for of_seed in by_seed.values()]
-    ks = [k for k in _SHOWN_KS if all(k in of_seed.ks for of_seed in results)]
+    ks = _ks_of(evaluations)
     values = {
         model: np.array([_values(of_seed, ks) for of_seed in by_seed.values()])
         for model, by_seed in evaluations.items()
     }
     return _table_of_values(values, ks)
+
+
+def _ks_of(evaluations: Evaluations) -> list[int]:
+    """Return the k that a table shows, which all of the evaluations have."""
+    results = [of_seed for by_seed in evaluations.values() for of_seed in by_seed.values()]
+    return [k for k in _SHOWN_KS if all(k in of_seed.ks for of_seed in results)]
 
 
 def _table_of_values(values: Mapping[str, FloatArray], ks: Sequence[int]) -> Table:
@@ -162,8 +167,7 @@ def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
     value has a part in the choice of its own arm.
     """
     first = next(iter(arms.values()))
-    results = [of_seed for by_seed in first.values() for of_seed in by_seed.values()]
-    ks = [k for k in _SHOWN_KS if all(k in of_seed.ks for of_seed in results)]
+    ks = _ks_of(first)
     values = {}
     for model in [name for name in first if name != "base"]:
         of_arms = np.array(  # (arms, seeds, problems, ks)
@@ -180,7 +184,7 @@ def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
 
 def caption_of_best(arms: Mapping[str, Evaluations]) -> str:
     """Say how the arms were chosen, and over what the intervals are."""
-    about = caption(next(iter(arms.values()))).strip("*").replace("\n", " ")
+    about = _about(next(iter(arms.values())))
     return _in_lines(
         f"*Each method at its better one of {len(arms)} arms, chosen for each seed and k on the "
         f"other seeds. {about}*"
@@ -189,6 +193,10 @@ def caption_of_best(arms: Mapping[str, Evaluations]) -> str:
 
 def caption(evaluations: Evaluations) -> str:
     """Say over how many problems and seeds a table is, and of what its intervals speak."""
+    return _in_lines(f"*{_about(evaluations)}*")
+
+
+def _about(evaluations: Evaluations) -> str:
     by_seed = next(iter(evaluations.values()))
     problems = len(next(iter(by_seed.values())).ids)
     if len(by_seed) < FEWEST_SEEDS:
@@ -201,7 +209,7 @@ def caption(evaluations: Evaluations) -> str:
             "The 95% intervals are those of the crossed t-test: they speak of other seeds and of "
             "other problems of this kind."
         )
-    return _in_lines(f"*{problems} problems, {_listed(sorted(by_seed))}. {intervals}*")
+    return f"{problems} problems, {_listed(sorted(by_seed))}. {intervals}"
 
 
 def caption_of_study(study: Study, table: str) -> str:

@@ -202,8 +202,10 @@ def test_a_function_that_serves_a_second_training_begins_its_record_anew(
     assert [len(watched.groups[step]) for step in sorted(watched.groups)] == [2, 2]
 
 
-def test_conversations_are_recorded_as_transcripts(tmp_path):
-    reward = best_of(lambda completions, **_: [0.0, 1.0, 0.5, 0.0], k=2, folder=tmp_path)
+@pytest.mark.parametrize("method", ["bon_centred", "dr_grpo"])
+def test_conversations_are_recorded_as_transcripts_with_the_values_returned(tmp_path, method):
+    rewards = [0.0, 1.0, 0.5, 0.0]
+    reward = best_of(lambda completions, **_: rewards, k=2, method=method, folder=tmp_path)
     prompt = [{"role": "user", "content": "Write f."}]
     answer = [{"role": "assistant", "content": "def f(): ..."}]
     values = reward(prompts=[prompt] * 4, completions=[answer] * 4, problem_id=["a"] * 4)
@@ -211,7 +213,7 @@ def test_conversations_are_recorded_as_transcripts(tmp_path):
     assert group["id"] == "a"
     assert group["prompt"] == "Write f."
     assert {sample["text"] for sample in group["samples"]} == {"def f(): ..."}
-    by_hand = 4 * advantages(np.array([[0.0, 1.0, 0.5, 0.0]]), "bon_centred", 2)[0]
+    by_hand = 4 * advantages(np.array([rewards]), method, 2)[0]
     np.testing.assert_allclose(values, by_hand)
     recorded = [sample["advantage"] for sample in group["samples"]]
     np.testing.assert_allclose(recorded, by_hand, atol=1e-6)

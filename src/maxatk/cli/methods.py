@@ -7,8 +7,7 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.output import OutputFormat, emit, shown
-from maxatk.errors import unknown_name
-from maxatk.objectives import METHODS, Method
+from maxatk.objectives import METHODS, Method, as_method
 
 
 def command(
@@ -23,9 +22,7 @@ def command(
     Args:
         names: The methods to show; all if none is given.
     """
-    for name in names:
-        if name not in METHODS:
-            raise unknown_name("names", name, METHODS)
+    methods = {name: as_method(name) for name in names or METHODS}
     rows = [
         {
             "method": name,
@@ -33,8 +30,7 @@ def command(
             "advantage": _formula(method),
             "source": method.source,
         }
-        for name, method in METHODS.items()
-        if name in names or not names
+        for name, method in methods.items()
     ]
     emit({"methods": shown(rows)}, format)
 

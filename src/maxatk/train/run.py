@@ -111,9 +111,9 @@ def train_recipe(settings: Mapping[str, Any], *, where: str = "recipe") -> Train
     """
     of_recipe = {field.name for field in dataclasses.fields(TrainRecipe)}
     of_trainer = {field.name for field in dataclasses.fields(MaxAtKConfig)}
-    for name in settings.keys() - of_recipe:
+    for name in settings:
         field = _OTHER_NAMES.get(name, name)
-        if field in of_trainer:
+        if name not in of_recipe and field in of_trainer:
             raise InvalidValueError(
                 f"{where}: unknown key {name!r}; did you mean `{field}` of the section `trainer`?"
             )
@@ -299,8 +299,9 @@ def trainer_settings(
     # The run has a progress of its own, which a bar of TRL's would run through.
     settings = merged(of_recipe, {**of_run, "disable_tqdm": True}, where="trainer")
     fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for name, field in _OTHER_NAMES.items():
-        if name in of_recipe and name not in fields and field in fields:
+    for name in of_recipe:
+        field = _OTHER_NAMES.get(name)
+        if name not in fields and field in fields:
             raise InvalidValueError(f"trainer: unknown key {name!r}; did you mean {field!r}?")
     return _of_library(kind, settings, where="trainer")
 

@@ -75,10 +75,7 @@ def best_of(
     None a completion, and for a trainer that shows that it divides by the deviation.
     Source: "The Best of N Worlds", section 4.3; OrderGrad (2606.06096) has (n/k) A_i.
     """
-    functions: tuple[Any, ...] = tuple(reward) if isinstance(reward, Sequence) else (reward,)
-    require(bool(functions), "best_of: reward", "at least one function", reward)
-    for function in functions:
-        require(callable(function), "best_of: reward", "a function", function)
+    functions = _functions(reward)
     shares = [1.0] * len(functions) if weights is None else list(weights)
     one_each = len(shares) == len(functions) and all(map(is_finite, shares))
     require(one_each, "best_of: weights", f"{len(functions)} finite numbers, one a reward", weights)
@@ -86,23 +83,15 @@ def best_of(
     is_rule = rollout_reward is None or rollout_reward in get_args(RolloutReward)
     allowed = f"None or one of {get_args(RolloutReward)}"
     require(is_rule, "best_of: rollout_reward", allowed, rollout_reward)
-    credit = _centred(as_method(method), as_k(k))
-    record = None
-    if folder is not None:
-        allowed = "None with `rollouts`, whose rows are not recorded"
-        require(rollouts is None, "best_of: folder", allowed, folder)
-        allowed = "the name of a method where a folder is given, for the record"
-        require(isinstance(method, str), "best_of: method", allowed, method)
-        record = BestOfRecord(folder, Objective(method=str(method), k=k))
     rewards = _Rewards(
         names=names,
         shares=shares,
-        method=credit,
+        method=_centred(as_method(method), as_k(k)),
         k=k,
         groups=groups,
         rollouts=rollouts,
         rollout_reward=rollout_reward,
-        record=record,
+        record=None if folder is None else _record(folder, method, k, rollouts=rollouts),
     )
 
     def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
@@ -124,6 +113,26 @@ def best_of(
     wrapped.__name__ = f"best_of_{k}_{'_'.join(names)}"
     vars(wrapped)[MARK] = True
     return wrapped
+
+
+def _functions(reward: Reward | Sequence[Reward]) -> tuple[Any, ...]:
+    """Return the one or several reward functions; raise InvalidValueError for what is none."""
+    functions: tuple[Any, ...] = tuple(reward) if isinstance(reward, Sequence) else (reward,)
+    require(bool(functions), "best_of: reward", "at least one function", reward)
+    for function in functions:
+        require(callable(function), "best_of: reward", "a function", function)
+    return functions
+
+
+def _record(
+    folder: str | Path, method: str | Method, k: int, *, rollouts: str | None
+) -> BestOfRecord:
+    """Return the record of a folder; raise InvalidValueError for what it cannot say."""
+    allowed = "None with `rollouts`, whose rows are not recorded"
+    require(rollouts is None, "best_of: folder", allowed, folder)
+    allowed = "the name of a method where a folder is given, for the record"
+    require(isinstance(method, str), "best_of: method", allowed, method)
+    return BestOfRecord(folder, Objective(method=str(method), k=k))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +162,7 @@ class _Rewards:
             if self.record is not None and _is_training(columns):
                 self.record.add(
                     rewards.reshape(-1, size),
+                    values.reshape(-1, size),
                     prompts=prompts,
                     completions=completions,
                     columns=columns,

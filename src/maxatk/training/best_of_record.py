@@ -12,8 +12,8 @@ from maxatk.conversations import transcript
 from maxatk.objectives.objective import Objective
 from maxatk.training.groups import Groups
 from maxatk.training.keys import REWARD
-from maxatk.training.learner import Learner
 from maxatk.training.record import TrainingRecord
+from maxatk.training.values import group_values, mean_reward
 
 # Of these a GRPO's log has the advantages that `best_of` returned.
 _OF_ADVANTAGES = ("reward", "best_of/", "frac_reward_zero_std")
@@ -33,15 +33,20 @@ class BestOfRecord:
     def __init__(self, folder: str | Path, objective: Objective) -> None:
         self._folder = Path(folder)
         self._objective = objective
-        self._learner = Learner(objective)
         self._record: TrainingRecord | None = None  # from the first call on, which knows the step
         self._step = 0  # of the last call
         self._rows = 0  # of the trainer's log that are written
 
     def add(
-        self, rewards: np.ndarray, *, prompts: Any, completions: Any, columns: dict[str, Any]
+        self,
+        rewards: np.ndarray,
+        values: np.ndarray,
+        *,
+        prompts: Any,
+        completions: Any,
+        columns: dict[str, Any],
     ) -> None:
-        """Write the groups of a call, with rewards (P, n), and their row of the log."""
+        """Write the groups of a call, with rewards and n A_i (P, n), and their row of the log."""
         state = columns.get("trainer_state")
         if not getattr(state, "is_world_process_zero", True):
             return
@@ -61,17 +66,17 @@ class BestOfRecord:
         texts = _by_group([transcript(completion) for completion in completions], groups.size)
         lengths = [len(ids) for ids in columns.get("completion_ids") or ()]
         ids = columns.get("problem_id") or columns.get("id") or ()
-        taken = self._learner.step(groups, texts)
         self._record.add(
             step,
             groups,
-            taken.advantages,
+            values,
             prompts=[transcript(prompt) for prompt in prompts[:: groups.size]],
             texts=texts,
             ids=ids[:: groups.size],
             tokens=_by_group(lengths, groups.size),
         )
-        self._record.log(step, {REWARD: taken.mean_reward, **taken.metrics})
+        row = {REWARD: mean_reward(rewards), **group_values(groups, values, texts)}
+        self._record.log(step, row)
 
     def _write_log_of_trainer(self, record: TrainingRecord, state: Any) -> None:
         rows = getattr(state, "log_history", [])
