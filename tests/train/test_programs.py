@@ -87,13 +87,24 @@ def test_the_first_example_that_fails_is_told_until_the_turns_are_over(programs)
     assert programs.reset(**row(1)) is None
     answer = programs.submit("print(input())")
     assert answer == "Failed: wrong answer.\nInput: 3\nExpected: 4\nGot: 3\nTurns left: 1."
-    assert programs.submit("print(int(input()) + 1)") == "All examples pass.\nTurns left: 0."
-    assert programs.submission == "print(int(input()) + 1)"
-    assert programs.submit("print(0)").startswith("There is no turn left.")
-    assert programs.submission == "print(int(input()) + 1)"
+    assert programs.submit("print(0)").endswith("Turns left: 0.")
+    assert programs.submit("print(int(input()) + 1)").startswith("There is no turn left.")
+    assert programs.submission == "print(0)"
     programs.reset(**row(2))
     assert programs.submission is None
     assert "Turns left: 1." in programs.submit("print(9)")
+
+
+def test_a_program_that_passes_all_examples_is_kept(programs):
+    programs.reset(**row(1))
+    assert programs.open_call == ("submit", "program")
+    assert programs.submit("print(4)") == "All examples pass. The program is kept."
+    assert programs.open_call is None
+    assert programs.submit("print(0)") == "A program that passes all examples is kept already."
+    assert programs.submission == "print(4)"
+    programs.reset(**row(1))
+    assert programs.submit("print(0)").startswith("Failed: wrong answer.")
+    assert programs.open_call is not None
 
 
 @pytest.mark.parametrize(
@@ -300,13 +311,57 @@ def test_every_message_may_be_a_program(plain_recipe, verifier, monkeypatch):
             roles = [turn["role"] for turn in talk]
             assert roles == (["assistant", "tool"] * 3)[: len(roles)]
             lengths.add(len(roles))
-            text = talk[-1]["tool_calls"][0]["function"]["arguments"]["program"]
+            turn = kept_turn(talk)
+            text = turn["tool_calls"][0]["function"]["arguments"]["program"]
             tests = [TestCase.from_json(test) for test in row_of_batch["tests"]]
             expected = verifier.verify(verifier.program_of(text, None), tests).reward
             assert reward == pytest.approx(expected, abs=1e-6)
     assert max(lengths) == 5  # three programs, two answers
     texts = [s["text"] for group in recorded(out, "group") for s in group["samples"]]
     assert any("tool submit: Failed: " in text for text in texts)
+
+
+def kept_turn(talk):
+    """The message of the first program that passed all examples, else the last one."""
+    for message, answer in zip(talk[::2], talk[1::2], strict=False):
+        if answer["content"].startswith("All examples pass"):
+            return message
+    return talk[-1]
+
+
+@pytest.mark.parametrize("rollouts", ["own", "trl"])
+def test_a_message_that_is_cut_off_is_closed_before_the_answer(plain_recipe, monkeypatch, rollouts):
+    monkeypatch.setattr("maxatk.train.run.MaxAtKTrainer", Tokens)
+    Tokens.kept = ()
+    plain_recipe["trainer"] |= {
+        "max_steps": 1,
+        "rollouts": rollouts,
+        "generation_kwargs": {"max_new_tokens": 1},
+    }
+    train(from_mapping(TrainRecipe, plain_recipe, where="recipe"))
+    tokenizer = AutoTokenizer.from_pretrained(plain_recipe["model"])
+    answers = 0
+    for ids, is_real, is_policy in zip(*(part.tolist() for part in Tokens.kept), strict=True):
+        real_ids = [token for token, real in zip(ids, is_real, strict=True) if real]
+        text = tokenizer.decode(real_ids)
+        opened = text.count("<|im_start|>user")
+        assert text.count("<|im_end|>\n<|im_start|>user") == opened
+        assert "<|im_end|><|im_end|>" not in text  # a message that ended itself
+        policy_tokens = sum(np.multiply(is_real, is_policy))
+        assert policy_tokens == text.count("<|im_start|>assistant") + 1
+        answers += opened
+    assert answers
+
+
+class Tokens(MaxAtKTrainer):
+    """Keeps the tokens of the last rollout batch, and which of them are the policy's."""
+
+    kept = ()
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        Tokens.kept = (output["completion_ids"], output["completion_mask"], output["tool_mask"])
+        return output
 
 
 class Talks(MaxAtKTrainer):

@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 
+import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Job
@@ -218,6 +221,43 @@ def test_a_failed_check_names_its_line_and_its_error(verifier):
             "noise",
             "noise",
         ]
+
+
+RAISES = "def f(x):\n    raise KeyError(x)"
+CHAINED = "def f(x):\n    try:\n        {}[x]\n    except KeyError:\n        1 / 0"
+HIDES = "class E(Exception):\n    __cause__ = __traceback__ = 1\ndef f(x):\n    raise E"
+DEEP = "def f(x):\n    for _ in range(1000):\n        x = [x]\n    return x"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (RAISES, "KeyError: 1"),
+        (CHAINED, "During handling of the above exception"),
+        (HIDES, "E"),
+        ("def f():\n    pass", "TypeError: f() takes 0 positional arguments but 1 was given"),
+        ("def f(x):\n    yield x", "a value of type generator cannot leave the sandbox"),
+        (DEEP, "ValueError: the value is nested too deeply"),
+        ("def g(x):\n    return x", "NameError: name 'f' is not defined"),
+    ],
+)
+@pytest.mark.parametrize(
+    "test",
+    [
+        TestCase(call="f(1)", output="2"),
+        # Called late, when a program that has failed at once is gone.
+        TestCase(check="def check(f):\n    import time; time.sleep(0.1)\n    assert f(1) == 2"),
+    ],
+)
+def test_what_a_program_did_wrong_is_told_without_files_of_the_host(
+    verifier, program, reason, test
+):
+    result = verifier.verify(program, [test], time_limit=0.5, entry_point="f").tests[0]
+    assert result.outcome is not Outcome.PASSED
+    assert reason in result.stderr
+    assert str(Path(maxatk.__file__).parent) not in result.stderr
+    assert "inside" not in result.stderr
+    assert "Broken pipe" not in result.stderr
 
 
 def test_bare_asserts_on_the_entry_point_are_a_check_too(verifier):

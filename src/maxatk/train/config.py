@@ -298,6 +298,8 @@ _USED = (
     "_generate_and_score_completions",
     "_generate",
     "_generate_single_turn",
+    "_tool_call_loop",
+    "_get_tool_suffix_ids",
     "_calculate_rewards",
     "_compute_loss",
     "_get_per_token_logps_and_entropies",

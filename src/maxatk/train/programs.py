@@ -16,18 +16,20 @@ TURNS = 2  # by default
 
 _MOST = 200  # characters of each part of an answer
 _NO_EXAMPLES = "The program is kept. There are no examples to run it on."
-_ALL_PASS = "All examples pass."
+_ALL_PASS = "All examples pass. The program is kept."
 _NOT_RUN = "The examples could not be run. The program is kept."
 _NO_TURNS = "There is no turn left. The last program that was run counts."
+_HAS_PASSED = "A program that passes all examples is kept already."
 
 
 class Programs:
     """An `environment_factory` of TRL in which a model submits programs and sees what they do.
 
     The model's tool is `submit`. Its answer is the first of the row's `visible_tests` that fails.
-    `submission` is the last program, which a reward by tests (`code_reward`, or `continuous` and
-    `binary` of a recipe) verifies on the row's `tests`: all programs of a batch at once. So does a
-    program in a last call that was not run any more, while turns are left.
+    `submission` is the first program that passes all of them, else the last one. A reward by tests
+    (`code_reward`, or `continuous` and `binary` of a recipe) verifies it on the row's `tests`: all
+    programs of a batch at once. A program in a last call that was not run any more counts as the
+    last one, while turns are left.
 
     Args:
         turns: How many programs of a rollout are run; later ones do not count.
@@ -48,17 +50,20 @@ class Programs:
         self._verifier = verifier
         self._row: dict[str, Any] = {}
         self._turn = 0
+        self._passed = False
         self.submission: str | None = None
 
     @property
     def open_call(self) -> tuple[str, str] | None:
         """The tool and the argument of a call that still counts where nobody has answered it."""
-        return (TOOL, ARGUMENT) if self._turn < self._turns else None
+        counts = self._turn < self._turns and not self._passed
+        return (TOOL, ARGUMENT) if counts else None
 
     def reset(self, **row: Any) -> None:
         """Begin a rollout on a row of the data set, whose columns are those of a `Problem`."""
         self._row = {**row, "tests": row.get("visible_tests") or []}
         self._turn = 0
+        self._passed = False
         self.submission = None
 
     def submit(self, program: str) -> str:
@@ -71,11 +76,16 @@ class Programs:
             Whether all examples pass, or the first one that does not.
         """
         require(isinstance(program, str), "program", "text", program)
+        if self._passed:
+            return _HAS_PASSED
         if self._turn >= self._turns:
             return _NO_TURNS
         answer = self._answer(program)
         self._turn += 1
+        self._passed = answer == _ALL_PASS
         self.submission = program
+        if self._passed:
+            return answer
         left = self._turns - self._turn
         return f"{answer}\nTurns left: {left}."
 

@@ -19,6 +19,7 @@ from maxatk.functions import load_function
 from maxatk.rewards import Reward
 from maxatk.train import own_rollouts
 from maxatk.train.clock import Clock
+from maxatk.train.cut_messages import closing_tokens
 from maxatk.train.rollout_batch import RolloutBatch, Scored, refuse_best_of
 from maxatk.train.signal_groups import (
     marking_part,
@@ -59,6 +60,7 @@ class RolloutTrainer(GRPOTrainer):
         self._starts: list[Callable[..., None]] = []  # of `_early`; empty outside of `_draw`
         if self.args.groups_with_signal:
             refuse_irreplaceable(self.train_dataset, self.environment_factories)
+        self._conversations: tuple[Any, Any] = ([], [])  # messages and tokens, while tools answer
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
 
@@ -126,6 +128,25 @@ class RolloutTrainer(GRPOTrainer):
                 ended=self._ended,
             )
         return completion_ids, None
+
+    def _tool_call_loop(
+        self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, *others: Any
+    ) -> Any:
+        # TRL changes these lists in place, and tells `_get_tool_suffix_ids` of the answers alone.
+        self._conversations = (completions, completion_ids)
+        return super()._tool_call_loop(prompts, prompt_ids, completion_ids, completions, *others)
+
+    def _get_tool_suffix_ids(self, tool_messages: list[Any]) -> list[int]:
+        suffix: list[int] = super()._get_tool_suffix_ids(tool_messages)
+        completions, completion_ids = self._conversations
+        closing = closing_tokens(
+            self._tokenizer,
+            tool_messages[-1],
+            completions=completions,
+            completion_ids=completion_ids,
+            end_tokens=self._ends,
+        )
+        return closing + suffix
 
     def _ended(self, row: int, ids: Sequence[int]) -> None:
         """Start the verification of a row's completion, given by its ids."""

@@ -101,14 +101,29 @@ def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:
         if message is None:
             break
         args, kwargs = values.decode(message)
-        try:
-            answer = values.encode((True, function(*args, **kwargs)), foreign=True)
-        except Exception as error:
-            sys.excepthook(type(error), error, error.__traceback__)
-            answer = values.encode((False, type(error).__name__, str(error)[:1000]))
+        answer = _answer_of(function, args, kwargs)
         sys.stderr.flush()
         _send(answer)
     os._exit(0)
+
+
+def _answer_of(function: Any, args: Any, kwargs: Any) -> bytes:
+    """Call the program's function and return what crosses; an exception is told on stderr."""
+    try:
+        result = function(*args, **kwargs)
+    except Exception as error:
+        report(error)
+        return _failure(error)
+    try:
+        return values.encode((True, result), foreign=True)
+    except Exception as error:
+        # Without a traceback, whose frames are of this package and not of the program.
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return _failure(error)
+
+
+def _failure(error: Exception) -> bytes:
+    return values.encode((False, type(error).__name__, str(error)[:1000]))
 
 
 def _run_checker(entry_point: str, source: str) -> NoReturn:
@@ -143,7 +158,11 @@ def _explained(error: BaseException, source: str) -> str:
 
 
 def _call_candidate(*args: Any, **kwargs: Any) -> Any:
-    _send(values.encode((args, kwargs), foreign=True))
+    call = values.encode((args, kwargs), foreign=True)
+    try:
+        _send(call)
+    except BrokenPipeError:
+        raise CandidateError("the program has ended") from None
     message = _receive()
     if message is None:
         raise CandidateError("the program has ended")

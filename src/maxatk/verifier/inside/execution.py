@@ -18,7 +18,7 @@ from maxatk.verifier.inside import protocol, syscalls, values
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
-    from types import CodeType
+    from types import CodeType, TracebackType
     from typing import Any, NoReturn
 
     from maxatk.verifier.inside.supervise import Context
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _MAX_DESCRIPTOR = 1 << 20
 _MAX_DIGITS = 50_000  # of an integer that is converted from text or to text
 _IMPORTED_NAME = "solution"
+_OWN_FOLDER = os.path.dirname(__file__)
+# An exception of the program may have attributes of its own under these names.
+_TRACEBACK: Any = BaseException.__traceback__
+_LEADS: Any = (BaseException.__cause__, BaseException.__context__)
 
 
 def enter_test(context: Context, output: int, *, threads: bool, first_closed: int = 3) -> None:
@@ -101,10 +105,34 @@ def report(error: BaseException) -> int:
             return (error.code or 0) & 0xFF
         sys.stderr.write(f"{error.code}\n")
         return 1
-    trace = error.__traceback__
-    error = error.with_traceback(trace.tb_next if trace is not None else None)
-    sys.excepthook(type(error), error, error.__traceback__)
+    _hide_own_frames(error)
+    sys.excepthook(type(error), error, _TRACEBACK.__get__(error))
     return protocol.EXIT_MEMORY if isinstance(error, MemoryError) else 1
+
+
+def _hide_own_frames(error: BaseException) -> None:
+    """Take the frames of this package, which name files of the host, out of what is told."""
+    errors = [error]
+    seen = {id(error)}
+    for earlier in errors:  # grows: an exception is told with those that led to it
+        _TRACEBACK.__set__(earlier, _without_own_frames(_TRACEBACK.__get__(earlier)))
+        for lead in _LEADS:
+            cause = lead.__get__(earlier)
+            if cause is not None and id(cause) not in seen:
+                seen.add(id(cause))
+                errors.append(cause)
+
+
+def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return what is left of a traceback; its links are changed in place."""
+    kept = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+            kept.append(trace)
+        trace = trace.tb_next
+    for place, frame in enumerate(kept):
+        frame.tb_next = kept[place + 1] if place + 1 < len(kept) else None
+    return kept[0] if kept else None
 
 
 def _finish(status: int, *, finalise: bool = False) -> NoReturn:

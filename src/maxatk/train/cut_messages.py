@@ -1,0 +1,43 @@
+"""Messages that were cut off in mid-conversation, closed before the answer of a tool.
+
+With `generation_kwargs: {max_new_tokens: 64}` every message of the model has at most 64 tokens, and
+a conversation goes on behind one that was cut off there. TRL puts what a tool answers right behind
+its tokens, as if the model had ended the message itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def closing_tokens(
+    tokenizer: Any,
+    answer: Any,
+    *,
+    completions: Sequence[Sequence[Any]],
+    completion_ids: Sequence[Sequence[int]],
+    end_tokens: Sequence[int],
+) -> list[int]:
+    """Return the tokens between the message that `answer` follows and the template's next turn.
+
+    They are the end token where the message lacks one, and nothing otherwise. TRL masks them as it
+    masks the answer, so that no loss has a token that the policy did not choose.
+
+    Args:
+        tokenizer: That of the model, with a chat template.
+        answer: The last message of a tool: the very object that is the last of its conversation.
+        completions: The messages of all conversations so far.
+        completion_ids: Their tokens up to the message that was cut off, or not.
+        end_tokens: The tokens that end a message.
+    """
+    row = next(place for place, talk in enumerate(completions) if talk[-1] is answer)
+    if completion_ids[row][-1] in end_tokens or not _ends_turns(tokenizer):
+        return []
+    return [tokenizer.eos_token_id]
+
+
+def _ends_turns(tokenizer: Any) -> bool:
+    """Return whether the template ends a message with the end token: some have one of their own."""
+    talk = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    return tokenizer.eos_token_id in tokenizer.apply_chat_template(talk, return_dict=False)
