@@ -109,6 +109,49 @@ def test_log_probabilities_are_those_of_a_plain_forward_pass(backend, hf, proble
     compare_log_probabilities(backend, hf.model, problems[0], settings)
 
 
+def test_the_manifest_says_what_the_engine_made_of_the_settings(backend):
+    described = json.loads(json.dumps(backend.describe()))
+    assert described["dtype"] == "float32"  # that of the files; the engine alone takes bfloat16
+    assert described["engine"] == ENGINE
+    assert described["device"] == "cpu"
+    assert described["context"] == 128
+
+
+def test_what_the_engine_would_refuse_or_cut_in_mid_run_is_refused_before(backend):
+    def check(prompt, **changes):
+        backend.prepare({"p": prompt}, SamplingSettings(**{"max_new_tokens": 16, **changes}))
+
+    with pytest.raises(InvalidValueError, match=r"'p': prompt of .* exceed the model's context"):
+        check("print(1)\n" * 60)
+    with pytest.raises(InvalidValueError, match="exceed the model's context of 128"):
+        check("print(1)\n", max_new_tokens=126)
+    with pytest.raises(InvalidValueError, match="the prompt has no tokens"):
+        check("")
+    with pytest.raises(InvalidValueError, match="temperature: must be 2 at most"):
+        check("print(1)\n", temperature=2.5)
+    with pytest.raises(InvalidValueError, match="stop_at_fence"):
+        check("print(1)\n", stop_at_fence=True)
+
+
+def test_cuts_and_stops_are_obeyed(backend, problems):
+    request = requests_of(problems[:1], range(32))
+    greedy = SamplingSettings(samples=32, max_new_tokens=16, temperature=0.0)
+    one = SamplingSettings(samples=32, max_new_tokens=16, top_k=1)
+    assert [s.completion for s in drawn(backend, request, one)] == [
+        s.completion for s in drawn(backend, request, greedy)
+    ]
+    plain = SamplingSettings(samples=32, max_new_tokens=16)
+    stopped = SamplingSettings(samples=32, max_new_tokens=16, stop=("\n",))
+    for before, after in zip(
+        drawn(backend, request, plain), drawn(backend, request, stopped), strict=True
+    ):
+        assert after.completion == before.completion.partition("\n")[0]
+
+
+# From here on tests start engines of their own, or none, and nothing uses the fixture `backend`: an
+# engine of vLLM that ends takes along what others of its process share.
+
+
 def test_an_adapter_is_applied_as_by_peft(mini, hf, problems, tmp_path):
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
@@ -143,30 +186,6 @@ def test_an_adapter_of_another_model_is_refused(mini, tmp_path):
         load_backend(str(mini / "base"), ModelSettings("vllm", adapter=str(tmp_path)))
 
 
-def test_the_manifest_says_what_the_engine_made_of_the_settings(backend):
-    described = json.loads(json.dumps(backend.describe()))
-    assert described["dtype"] == "float32"  # that of the files; the engine alone takes bfloat16
-    assert described["engine"] == ENGINE
-    assert described["device"] == "cpu"
-    assert described["context"] == 128
-
-
-def test_what_the_engine_would_refuse_or_cut_in_mid_run_is_refused_before(backend):
-    def check(prompt, **changes):
-        backend.prepare({"p": prompt}, SamplingSettings(**{"max_new_tokens": 16, **changes}))
-
-    with pytest.raises(InvalidValueError, match=r"'p': prompt of .* exceed the model's context"):
-        check("print(1)\n" * 60)
-    with pytest.raises(InvalidValueError, match="exceed the model's context of 128"):
-        check("print(1)\n", max_new_tokens=126)
-    with pytest.raises(InvalidValueError, match="the prompt has no tokens"):
-        check("")
-    with pytest.raises(InvalidValueError, match="temperature: must be 2 at most"):
-        check("print(1)\n", temperature=2.5)
-    with pytest.raises(InvalidValueError, match="stop_at_fence"):
-        check("print(1)\n", stop_at_fence=True)
-
-
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
@@ -179,21 +198,6 @@ def test_engine_settings_that_cannot_be_are_one_line(mini, engine, message):
     with pytest.raises(InvalidValueError, match=message) as caught:
         load_backend(str(mini / "base"), ModelSettings("vllm", engine={**ENGINE, **engine}))
     assert "\n" not in str(caught.value)
-
-
-def test_cuts_and_stops_are_obeyed(backend, problems):
-    request = requests_of(problems[:1], range(32))
-    greedy = SamplingSettings(samples=32, max_new_tokens=16, temperature=0.0)
-    one = SamplingSettings(samples=32, max_new_tokens=16, top_k=1)
-    assert [s.completion for s in drawn(backend, request, one)] == [
-        s.completion for s in drawn(backend, request, greedy)
-    ]
-    plain = SamplingSettings(samples=32, max_new_tokens=16)
-    stopped = SamplingSettings(samples=32, max_new_tokens=16, stop=("\n",))
-    for before, after in zip(
-        drawn(backend, request, plain), drawn(backend, request, stopped), strict=True
-    ):
-        assert after.completion == before.completion.partition("\n")[0]
 
 
 def test_a_template_makes_the_prompt_of_hf(mini, tmp_path, problems):
