@@ -23,55 +23,47 @@ import ray
 from maxatk import Verifier, load_problems
 from maxatk.evaluation import SamplingSettings, results_of_folder
 from maxatk.evaluation.folder import RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.scoring import BY_TESTS, Scorer
 from maxatk.evaluation.store import Store
-from maxatk.evaluation.submissions import program_key
+from maxatk.evaluation.submissions import submission
 from maxatk.folders import write_json
 from maxatk.records import Sample, Score
 from maxatk.sampling import ModelSettings, Request, load_backend
-from maxatk.verifier import problem_job
 
 
-class Sampler:
+class Sampling:
     """An actor that holds the model. A sample depends on seed, problem and index alone."""
 
     def __init__(self, model, file, settings):
-        self.problems = {problem.id: problem for problem in load_problems(file)}
+        self.prompts = {problem.id: problem.prompt for problem in load_problems(file)}
         self.backend = load_backend(model, ModelSettings(batch_size=16))
         self.settings = settings
 
     def __call__(self, batch):
         indices = defaultdict(list)
-        for problem_id, sample in zip(batch["problem_id"], batch["sample"], strict=True):
-            indices[problem_id].append(int(sample))
-        requests = [Request(id, self.problems[id].prompt, indices[id]) for id in indices]
+        for problem_id, index in zip(batch["problem_id"], batch["index"], strict=True):
+            indices[problem_id].append(int(index))
+        requests = [Request(id, self.prompts[id], indices[id]) for id in indices]
         drawn = self.backend.sample(requests, self.settings)
-        return {"drawn": [json.dumps(sample.to_json()) for part in drawn for sample in part]}
+        return {"sample": [json.dumps(sample.to_json()) for part in drawn for sample in part]}
 
 
-class Scorer:
+class Verification:
     """An actor that holds a verifier of one worker: as many actors as there are cores for it."""
 
     def __init__(self, file):
         self.problems = {problem.id: problem for problem in load_problems(file)}
         self.verifier = Verifier(workers=1)
+        self.scorer = Scorer(BY_TESTS, self.problems, self.verifier)
 
     def __call__(self, batch):
-        samples = [Sample.from_json(json.loads(line)) for line in batch["drawn"]]
-        problems = [self.problems[sample.problem_id] for sample in samples]
-        programs = [
-            self.verifier.program_of(sample.completion, problem.entry_point)
-            for sample, problem in zip(samples, problems, strict=True)
+        samples = [Sample.from_json(json.loads(line)) for line in batch["sample"]]
+        submissions = [
+            submission(sample, self.problems[sample.problem_id], self.verifier.program_of)
+            for sample in samples
         ]
-        jobs = [problem_job(*both) for both in zip(programs, problems, strict=True)]
-        scores = []
-        for sample, program, verdict in zip(
-            samples, programs, self.verifier.verify_many(jobs), strict=True
-        ):
-            counts = (verdict.reward, verdict.passed, verdict.total, verdict.outcome)
-            key = (sample.problem_id, sample.sample)
-            score = Score(*key, *counts, round(verdict.seconds, 6), program_key(program))
-            scores.append(json.dumps(score.to_json()))
-        return {**batch, "score": scores}
+        scores = [score for part in self.scorer.score(submissions) for score, _ in part]
+        return {**batch, "score": [json.dumps(score.to_json()) for score in scores]}
 
 
 def evaluate(model, file, out, *, samples, seed=0, samplers=1, scorers=2, max_new_tokens=256):
@@ -79,25 +71,34 @@ def evaluate(model, file, out, *, samples, seed=0, samplers=1, scorers=2, max_ne
     settings = SamplingSettings(samples=samples, seed=seed, max_new_tokens=max_new_tokens)
     with Store(out / SAMPLES, Sample) as drawn, Store(out / SCORES, Score) as scored:
         lacking = [
-            {"problem_id": problem.id, "sample": sample}
+            {"problem_id": problem.id, "index": index}
             for problem in load_problems(file)
-            for sample in range(samples)
-            if (problem.id, sample) not in scored.records
+            for index in range(samples)
+            if (problem.id, index) not in scored.records
         ]
-        if lacking:
-            rows = ray.data.from_items(lacking, override_num_blocks=1 + len(lacking) // 64)
-            model_of = {"fn_constructor_args": (model, file, settings)}
-            rows = rows.map_batches(Sampler, batch_size=32, concurrency=samplers, **model_of)
-            problems_of = {"fn_constructor_args": (file,)}
-            rows = rows.map_batches(Scorer, batch_size=32, concurrency=scorers, **problems_of)
-            for row in rows.iter_rows():
-                sample = Sample.from_json(json.loads(row["drawn"]))
-                if (sample.problem_id, sample.sample) not in drawn.records:
-                    drawn.append([sample])  # a driver that died before the score has it already
-                scored.append([Score.from_json(json.loads(row["score"]))])
+        for row in _rows(lacking, model, file, settings, samplers, scorers) if lacking else []:
+            sample = Sample.from_json(json.loads(row["sample"]))
+            if (sample.problem_id, sample.sample) not in drawn.records:
+                drawn.append([sample])  # a driver that died before the score has it already
+            scored.append([Score.from_json(json.loads(row["score"]))])
     results = results_of_folder(out)
     write_json(out / RESULTS, results.to_json())
     return results
+
+
+def _rows(lacking, model, file, settings, samplers, scorers):
+    """Return rows with a sample and its score, each as JSON, in the order in which they end."""
+    rows = ray.data.from_items(lacking, override_num_blocks=1 + len(lacking) // 64)
+    rows = rows.map_batches(
+        Sampling,
+        batch_size=32,
+        concurrency=samplers,
+        fn_constructor_args=(model, file, settings),
+    )
+    rows = rows.map_batches(
+        Verification, batch_size=32, concurrency=scorers, fn_constructor_args=(file,)
+    )
+    return rows.iter_rows()
 
 
 if __name__ == "__main__":

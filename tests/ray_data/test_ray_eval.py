@@ -29,7 +29,12 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "ray_eval.py"
 SAMPLES = 24
 TOKENS = 4
 PROBLEMS = [
-    Problem(f"p{i}", "print(1)\n" * (1 + i % 4), (TestCase(input="", output=f"{1 + i % 2}\n"),))
+    Problem(
+        f"p{i}",
+        "print(1)\n" * (1 + i % 4),
+        (TestCase(input="", output=f"{1 + i % 2}\n"),),
+        visible_tests=(TestCase(input="", output="1\n"),),
+    )
     for i in range(10)
 ]
 
@@ -97,7 +102,7 @@ def assert_same(folder, out):
     for name in ("samples.jsonl", "scores.jsonl"):
         rows = [
             sorted(
-                (tuple(sorted({**json.loads(line), "seconds": 0}.items(), key=str)))
+                json.dumps({**json.loads(line), "seconds": 0}, sort_keys=True)
                 for line in (run / name).read_text().splitlines()
             )
             for run in (folder / "one", out)
