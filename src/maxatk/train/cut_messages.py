@@ -28,7 +28,7 @@ def closing_tokens(
         tokenizer: That of the model, with a chat template.
         answer: The last message of a tool: the very object that is the last of its conversation.
         completions: The messages of all conversations so far.
-        completion_ids: Their tokens up to the message that was cut off, or not.
+        completion_ids: Their tokens, up to the last message of the model.
         end_tokens: The tokens that end a message.
     """
     row = next(place for place, talk in enumerate(completions) if talk[-1] is answer)

@@ -110,20 +110,10 @@ def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:
 def _answer_of(function: Any, args: Any, kwargs: Any) -> bytes:
     """Call the program's function and return what crosses; an exception is told on stderr."""
     try:
-        result = function(*args, **kwargs)
+        return values.encode((True, function(*args, **kwargs)), foreign=True)
     except Exception as error:
         report(error)
-        return _failure(error)
-    try:
-        return values.encode((True, result), foreign=True)
-    except Exception as error:
-        # Without a traceback, whose frames are of this package and not of the program.
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return _failure(error)
-
-
-def _failure(error: Exception) -> bytes:
-    return values.encode((False, type(error).__name__, str(error)[:1000]))
+        return values.encode((False, type(error).__name__, str(error)[:1000]))
 
 
 def _run_checker(entry_point: str, source: str) -> NoReturn:
