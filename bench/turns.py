@@ -3,13 +3,14 @@
 A run's samples are first tries, on problems with visible tests. A try that fails them is shown what
 the environment `programs` says of it, and the model writes once more. These second turns are drawn
 and verified by `maxatk eval` on a file of conversations, RUN-second.jsonl, into RUN-second. A blind
-retry is another sample of the same run, which was told nothing.
+retry is another sample of the same run, which was told nothing. With `--tries` the first tries of
+each problem alone are played, since a conversation of its own for each costs more than a sample.
 
 Several runs are those of models that share their problems, such as two seeds of one training: a
 value of a problem is the mean over them. The intervals speak of other problems for these models.
-Takes as long as the run itself; interrupted, it goes on where it was.
+Interrupted, it goes on where it was.
 
-    python bench/turns.py RUN [RUN ...] [--ks 1 2 4 8]
+    python bench/turns.py RUN [RUN ...] [--tries 4] [--ks 1 2 4]
 """
 
 import argparse
@@ -62,14 +63,19 @@ def read_run(folder):
     )
 
 
-def conversations(run, tokenizer):
+def failed_tries(run, place, tries):
+    """Return which of the first tries of a problem failed a visible test."""
+    return np.flatnonzero(run.visible[place, :tries] < 1)
+
+
+def conversations(run, tokenizer, tries):
     """Yield a problem for every try that failed a visible test: its prompt is the whole talk."""
     with Verifier(workers=1) as verifier:
         for place, problem in enumerate(run.problems):
             environment = Programs(turns=2, verifier=verifier)
             columns = problem.to_json()
             del columns["id"]
-            for sample in np.flatnonzero(run.visible[place] < 1):
+            for sample in failed_tries(run, place, tries):
                 program = run.samples[problem.id, int(sample)].completion
                 environment.reset(**columns)
                 talk = [
@@ -83,13 +89,13 @@ def conversations(run, tokenizer):
                 yield dataclasses.replace(problem, id=f"{problem.id}#{sample}", prompt=prompt)
 
 
-def second_rewards(run):
-    """Return the reward of every try after its second turn, (P, n): a try that passed is kept."""
+def second_rewards(run, tries):
+    """Return the rewards of tries after their second turn, (P, tries): one that passed is kept."""
     settings = read_json(run.folder / RESULTS)["manifest"]["settings"]
     model = settings["model"]
     problems = run.folder.with_name(f"{run.folder.name}-second.jsonl")
     if not problems.exists():
-        talks = conversations(run, load_tokenizer(model["model"]))
+        talks = conversations(run, load_tokenizer(model["model"]), tries)
         write_jsonl(problems, (talk.to_json() for talk in talks))
     out = run.folder.with_name(f"{run.folder.name}-second")
     sampling = SamplingSettings(**{**settings["sampling"], "samples": 1})
@@ -109,16 +115,16 @@ def second_rewards(run):
         )
     )
     scores = read_records(out / SCORES, Score)
-    rewards = run.rewards.copy()
+    rewards = run.rewards[:, :tries].copy()
     for place, problem in enumerate(run.problems):
-        for sample in np.flatnonzero(run.visible[place] < 1):
+        for sample in failed_tries(run, place, tries):
             rewards[place, sample] = scores[f"{problem.id}#{sample}", 0].reward
     return rewards
 
 
-def ways_of(run, ks):
+def ways_of(run, ks, tries):
     """Return max@k of the problems (P, K) for one turn, a blind retry and two turns."""
-    second = second_rewards(run)
+    second = second_rewards(run, tries)
     return {
         "one turn": max_at_k(run.rewards, ks),
         "blind retry": retried_max_at_k(run.rewards, run.visible, ks),
@@ -129,9 +135,11 @@ def ways_of(run, ks):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--ks", nargs="+", type=int, default=[1, 2, 4, 8])
+    parser.add_argument("--tries", type=int, help="of each problem that are played; by default all")
+    parser.add_argument("--ks", nargs="+", type=int, default=[1, 2, 4])
     arguments = parser.parse_args()
-    of_runs = [ways_of(read_run(folder), arguments.ks) for folder in arguments.runs]
+    runs = [read_run(folder) for folder in arguments.runs]
+    of_runs = [ways_of(run, arguments.ks, arguments.tries) for run in runs]
     values = {way: np.mean([of_run[way] for of_run in of_runs], axis=0) for way in of_runs[0]}
     print(json.dumps({"runs": len(of_runs), "problems": len(values["one turn"])}))
     for way, of_problems in values.items():

@@ -1,5 +1,6 @@
 """The committed tables, and those in the pages, are what the committed results give."""
 
+import csv
 import importlib.util
 import json
 import re
@@ -242,3 +243,21 @@ def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
     low, high = half.detail.strip("[]").replace("−", "-").replace("+", "").split(", ")
     turned = f"0.004 [{-float(high):.3f}, {-float(low):.3f}] less"
     assert turned in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8").replace("−", "-")
+    path = ROOT / "docs" / "study" / "smollm2_programs" / "turns.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    ways = [f"{way} at 1" for way in ("one turn", "blind retry", "two turns")]
+    for trained_with in ("one turn", "two turns"):
+        of_model = [row for row in rows if row["trained with"] == trained_with]
+        values = np.array([[float(row[way]) for way in ways] for row in of_model])
+        of_problems = values.reshape(2, 120, 3).mean(axis=0)  # over the two seeds
+        difference = of_problems[:, 2] - of_problems[:, 1]
+        half = stats.t.ppf(0.975, 119) * stats.sem(difference)
+        means = " | ".join(f"{mean:.3f}" for mean in of_problems.mean(axis=0))
+        low, high = difference.mean() - half, difference.mean() + half
+        expected = f"{difference.mean():.3f} [{low:.3f}, {high:.3f}]"
+        assert f"| {trained_with} | {means} | {expected} |" in page

@@ -144,7 +144,7 @@ def test_a_call_without_a_program_takes_no_turn(programs):
     with pytest.raises(InvalidValueError, match="must be text"):
         programs.submit(5)
     assert programs.submission is None
-    assert "Turns left: 1." in programs.submit("print(4)")
+    assert "Turns left: 1." in programs.submit("print(9)")
 
 
 @pytest.mark.parametrize("settings", [{"turns": 0}, {"turns": 1.5}, {"time_limit": 0}])
