@@ -8,7 +8,7 @@ each problem alone are played, since a conversation of its own for each costs mo
 
 Several runs are those of models that share their problems, such as two seeds of one training: a
 value of a problem is the mean over them. The intervals speak of other problems for these models.
-Interrupted, it goes on where it was.
+Interrupted, it goes on where it was. Another `--tries` needs RUN-second and its file removed.
 
     python bench/turns.py RUN [RUN ...] [--tries 4] [--ks 1 2 4]
 """
@@ -40,6 +40,7 @@ class FirstTries:
     """A run of `maxatk eval`: rewards and shares of visible tests that passed, (P, n)."""
 
     folder: Path
+    settings: dict
     problems: list[Problem]
     samples: dict[tuple[str, int], Sample]
     rewards: np.ndarray
@@ -56,6 +57,7 @@ def read_run(folder):
     table = [[scores[problem_id, sample] for sample in range(count)] for problem_id in ids]
     return FirstTries(
         folder=folder,
+        settings=manifest["settings"],
         problems=[by_id[problem_id] for problem_id in ids],
         samples=read_records(folder / SAMPLES, Sample),
         rewards=np.array([[score.reward for score in row] for row in table], dtype=float),
@@ -63,35 +65,34 @@ def read_run(folder):
     )
 
 
-def failed_tries(run, place, tries):
-    """Return which of the first tries of a problem failed a visible test."""
-    return np.flatnonzero(run.visible[place, :tries] < 1)
+def failed_tries(run, tries):
+    """Yield problem, its place and sample of the first tries that failed a visible test."""
+    for place, problem in enumerate(run.problems):
+        for sample in np.flatnonzero(run.visible[place, :tries] < 1):
+            yield problem, place, int(sample)
 
 
 def conversations(run, tokenizer, tries):
     """Yield a problem for every try that failed a visible test: its prompt is the whole talk."""
     with Verifier(workers=1) as verifier:
-        for place, problem in enumerate(run.problems):
-            environment = Programs(turns=2, verifier=verifier)
+        environment = Programs(turns=2, verifier=verifier)
+        for problem, _, sample in failed_tries(run, tries):
+            program = run.samples[problem.id, sample].completion
             columns = problem.to_json()
             del columns["id"]
-            for sample in failed_tries(run, place, tries):
-                program = run.samples[problem.id, int(sample)].completion
-                environment.reset(**columns)
-                talk = [
-                    {"role": "user", "content": problem.prompt},
-                    {"role": "assistant", "content": program},
-                    {"role": "user", "content": environment.submit(program)},
-                ]
-                prompt = tokenizer.apply_chat_template(
-                    talk, tokenize=False, add_generation_prompt=True
-                )
-                yield dataclasses.replace(problem, id=f"{problem.id}#{sample}", prompt=prompt)
+            environment.reset(**columns)
+            talk = [
+                {"role": "user", "content": problem.prompt},
+                {"role": "assistant", "content": program},
+                {"role": "user", "content": environment.submit(program)},
+            ]
+            prompt = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+            yield dataclasses.replace(problem, id=f"{problem.id}#{sample}", prompt=prompt)
 
 
 def second_rewards(run, tries):
     """Return the rewards of tries after their second turn, (P, tries): one that passed is kept."""
-    settings = read_json(run.folder / RESULTS)["manifest"]["settings"]
+    settings = run.settings
     model = settings["model"]
     problems = run.folder.with_name(f"{run.folder.name}-second.jsonl")
     if not problems.exists():
@@ -116,9 +117,8 @@ def second_rewards(run, tries):
     )
     scores = read_records(out / SCORES, Score)
     rewards = run.rewards[:, :tries].copy()
-    for place, problem in enumerate(run.problems):
-        for sample in failed_tries(run, place, tries):
-            rewards[place, sample] = scores[f"{problem.id}#{sample}", 0].reward
+    for problem, place, sample in failed_tries(run, tries):
+        rewards[place, sample] = scores[f"{problem.id}#{sample}", 0].reward
     return rewards
 
 
