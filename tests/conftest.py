@@ -11,7 +11,7 @@ import pytest
 
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
-from processes import family, patience
+from processes import family, kill, patience
 
 DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -110,6 +110,5 @@ def started():
 
     yield start
     for process in processes:
-        for left in family(process.pid):
-            left.kill()
+        kill(family(process.pid))
         process.wait()

@@ -1,5 +1,6 @@
 """Processes that tests start: how long they may take, and what is left of them."""
 
+import contextlib
 import os
 import time
 
@@ -50,10 +51,25 @@ def wait_for_busy_family(pid, *, seconds=40):
     raise AssertionError(f"no program of process {pid} became busy")
 
 
+def kill(members):
+    """Kill processes, of which some may be gone, or end because another one was killed."""
+    for member in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+
+
 def still_alive(members, *, seconds=60):
     """Return those members that are alive after at most so many seconds."""
     alive = psutil.wait_procs(members, timeout=patience(seconds))[1]
-    return [member for member in alive if member.status() != psutil.STATUS_ZOMBIE]
+    return [member for member in alive if not has_ended(member)]
+
+
+def has_ended(process):
+    """Tell whether a process is gone, or a zombie that nobody has waited for yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def read_terminal(leader):

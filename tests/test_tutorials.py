@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import family, patience
+from processes import family, kill, patience
 from tiny import save_tiny_model
 from train.conftest import mini_problems, model_folder
 
@@ -58,8 +58,7 @@ def warm(tmp_path_factory):
         assert server.poll() is None, "the imports failed"
         time.sleep(0.05)
     yield f"{sys.executable} -I -S {WARM} call {address}"
-    for process in family(server.pid):
-        process.kill()
+    kill(family(server.pid))
     server.wait()
 
 

@@ -15,7 +15,7 @@ import pytest
 from maxatk.errors import SandboxError
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier, remote
-from processes import family, patience
+from processes import family, kill, patience
 from serving import ask, served
 
 pytestmark = pytest.mark.long
@@ -295,8 +295,7 @@ def test_workers_that_are_killed_cost_no_verdict():
     ):
         verdicts = thread.submit(rewards, verifier, 40)
         time.sleep(0.5)
-        for process in family(server.process.pid)[1:]:
-            process.kill()
+        kill(family(server.process.pid)[1:])
         assert verdicts.result(patience(120)) == [1.0] * 40
 
 

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 import yaml
 from safetensors.torch import load_file
@@ -18,7 +17,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.train.config import check_processes
-from processes import patience
+from processes import family, kill, patience
 
 from .conftest import PROMPTS, config
 
@@ -106,9 +105,7 @@ def test_weights_are_those_of_ddp_also_after_a_kill(launch, tmp_path, model_fold
         assert process.poll() is None, process.stdout.read()[-4000:]
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    family = psutil.Process(process.pid).children(recursive=True)  # in sessions of their own
-    for member in (process, *family):
-        member.kill()
+    kill(family(process.pid))  # the ranks are in sessions of their own
     process.communicate()
     finished(launch("sharded"))
     record = json.loads((tmp_path / "sharded" / "train.json").read_text())

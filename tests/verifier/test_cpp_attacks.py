@@ -20,7 +20,7 @@ from maxatk.verifier.inside import seccomp
 from maxatk.verifier.languages import LANGUAGES
 from maxatk.verifier.sandbox_process import new_uid
 from maxatk.verifier.toolchain import toolchain
-from processes import family, patience
+from processes import family, patience, still_alive
 from verifier import attacks, cpp_attacks
 from verifier.compilers import needs_compiler
 
@@ -188,8 +188,7 @@ def test_no_compiler_outlives_the_host(started, killer):
     host.send_signal(killer)
     host.wait(timeout=patience(20))
     host.stdout.close()
-    _, alive = psutil.wait_procs(members, timeout=patience(10))
-    assert [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+    assert still_alive(members, seconds=10) == []
 
 
 def test_closing_ends_a_build_and_a_killed_compiler_is_no_fault_of_the_program():

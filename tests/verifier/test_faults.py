@@ -1,7 +1,6 @@
 """What happens when parts of the verifier die, or when the machine is busy."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Job, Verifier, VerifierSettings, doctor, outcomes, zygote_process
 from maxatk.verifier import worker as pool
 from maxatk.verifier.zygote_process import Zygote, new_uid
-from processes import patience
+from processes import kill, patience, still_alive
 
 SQUARE = "n = int(input())\nprint(n * n)\n"
 TESTS = [TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(5)]
@@ -31,15 +30,8 @@ def below(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=patience(10))
-    return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-
 def kill_all_below():
-    for process in below(os.getpid()):
-        with contextlib.suppress(psutil.NoSuchProcess):  # killing one of them ends others
-            process.kill()
+    kill(below(os.getpid()))
 
 
 def test_a_killed_zygote_is_replaced_and_no_verdict_lost():
@@ -221,7 +213,7 @@ def test_nothing_outlives_the_host(started, killer):
     host.send_signal(killer)
     host.wait(timeout=patience(20))
     host.stdout.close()
-    assert gone(processes)
+    assert not still_alive(processes, seconds=10)
 
 
 def test_closing_ends_everything_at_once(request):
@@ -237,7 +229,7 @@ def test_closing_ends_everything_at_once(request):
     processes = below(os.getpid())
     verifier.close()
     thread.join(timeout=patience(10))
-    assert gone([p for p in processes if p.pid not in others])
+    assert not still_alive([p for p in processes if p.pid not in others], seconds=10)
     assert results[0].outcome is Outcome.INFRA_ERROR
     verifier.close()
     with pytest.raises(SandboxError, match="closed"):

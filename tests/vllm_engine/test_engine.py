@@ -8,7 +8,6 @@ import sys
 import time
 
 import numpy as np
-import psutil
 import pytest
 
 from maxatk.errors import InvalidValueError
@@ -16,7 +15,7 @@ from maxatk.models import PromptSettings
 from maxatk.problems import load_problems
 from maxatk.sampling import ModelSettings, SamplingSettings, load_backend
 from maxatk.sampling.settings import Request, sample_seed
-from processes import patience
+from processes import family, patience, still_alive
 
 ENGINE = {"enforce_eager": True}
 
@@ -234,11 +233,10 @@ def test_kill_leaves_no_process_and_the_same_command_ends_with_the_same_samples(
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    members = family(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    _, alive = psutil.wait_procs(family, timeout=patience(15))
-    assert [member.cmdline() for member in alive if member.status() != "zombie"] == []
+    assert still_alive(members, seconds=15) == []
     left = cut.read_bytes().count(b"\n")
     assert 0 < left < 12 * 256
     again = subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True)

@@ -13,7 +13,7 @@ import pytest
 from maxatk.problems import load_problems
 from maxatk.sampling import ModelSettings, SamplingSettings, ServerSettings, load_backend
 from maxatk.sampling.settings import Request
-from processes import patience
+from processes import family, kill, patience
 
 SETTINGS = SamplingSettings(samples=16, max_new_tokens=24)
 
@@ -44,11 +44,7 @@ def start(model, port, log):
 
 
 def end(process):
-    import psutil
-
-    members = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    for member in members:
-        member.kill()
+    kill(family(process.pid))
     process.wait()
 
 
