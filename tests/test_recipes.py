@@ -67,8 +67,13 @@ PRETRAINED = [
         "rates_pool",
     )
 ]
+UNSOLVED = [FOLDER / "mini" / "unsolved.yaml"]
 AGENTS = [FOLDER / "smollm2" / "programs.yaml"]
-EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
+EVALUATIONS = [
+    FOLDER / "paper" / "eval.yaml",
+    FOLDER / "smollm2" / "base.yaml",
+    FOLDER / "mini" / "unsolved_base.yaml",
+]
 DATA = [FOLDER / "paper" / "data.yaml", FOLDER / "smollm2" / "data.yaml"]
 DISTILLATIONS = [FOLDER / "mini" / "distill.yaml"]
 LAUNCHES = sorted(FOLDER.glob("accelerate/*.yaml"))
@@ -79,6 +84,7 @@ OTHERS = (
     *STUDIES,
     *ON_POLICY,
     *PRETRAINED,
+    *UNSOLVED,
     *AGENTS,
     *EVALUATIONS,
     *DATA,
@@ -245,6 +251,33 @@ def test_the_script_makes_the_files_that_the_studies_name(tmp_path):
         if study.front is not None:
             named.add(study.front.choose["problems"])
         assert named <= made
+
+
+@pytest.mark.parametrize("path", UNSOLVED, ids=name_of)
+def test_seeds_with_problems_of_their_own_have_what_the_script_makes(path, tmp_path):
+    study = load_study(path)
+    everywhere = places(study)
+    assert refusal_of({**trainings_of(study, everywhere), "problems": 1280}) is None
+    seeds = [str(seed) for seed in study.seeds]
+    done = subprocess.run(
+        ["sh", str(path.with_suffix(".sh")), *seeds],
+        env={**os.environ, "MAXATK": "echo"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    made = set()
+    for line in done.stdout.splitlines():
+        if line.startswith("mini "):
+            folder = line.split()[1]
+            made |= {f"{folder}/base", f"{folder}/train.jsonl", f"{folder}/test.jsonl"}
+        if line.startswith("problems select "):
+            made.add(re.search(r"--out (\S+)", line)[1])
+    read = {study.model_of(seed) for seed in study.seeds}
+    for place in everywhere:
+        read |= {recipe["problems"] for recipe in place.recipes.values()}
+    assert read <= made
 
 
 def prepared(folder, form, *, ROWS, **environment):

@@ -47,6 +47,14 @@ def test_problems_strictly_between_the_bounds_are_kept_in_their_order(run):
     assert chosen(run, above=0.25, below=0.75) == ["some", "half"]
 
 
+def test_without_a_lower_bound_problems_that_were_never_solved_are_kept(run):
+    problems = select_problems(run / "out", above=None, below=0.5)
+    assert [problem.id for problem in problems] == ["none"]
+    rule = f"max@1 < 0.5 of 2 samples of {run / 'out'}"
+    assert problems[0].meta == {"selected_by": rule}
+    assert "handicap it where it solved none" in selection_note([problems[0].meta])
+
+
 def test_every_chosen_problem_says_by_which_model_and_how_it_was_chosen(run):
     problems = select_problems(run / "out", k=1)
     rule = f"0 < max@1 < 1 of 2 samples of {run / 'out'}"
@@ -83,6 +91,8 @@ def test_samples_cut_off_by_length_are_counted(run):
 def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tmp_path):
     with pytest.raises(InvalidValueError, match=r"0 <= min < max <= 1, got \(0\.5, 0\.5\)"):
         chosen(run, above=0.5, below=0.5)
+    with pytest.raises(InvalidValueError, match=r"0 <= min < max <= 1, got \(-0\.1, 1\.0\)"):
+        chosen(run, above=-0.1)
     with pytest.raises(InvalidValueError, match="got 3"):
         chosen(run, k=3)
     rows = list(read_jsonl(run / "problems.jsonl", dict))

@@ -2,13 +2,14 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
 from maxatk.cli.main import main
-from maxatk.errors import StageError
+from maxatk.errors import InvalidValueError, MissingFileError, StageError
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import (
     check_study,
@@ -137,6 +138,35 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert not names_of(study) & before
     assert main(["study", str(recipe(**{**of_a_llama, "grids": []})), "--dry-run"]) == 0
     assert "eval    2 left" in capsys.readouterr().out
+
+
+def test_seeds_may_have_models_and_problems_of_their_own(recipe, of_a_llama, tmp_path):
+    for seed in (1, 2):
+        save_tiny_model(tmp_path / f"base-{seed}", architecture="Llama", seed=seed)
+        for name in ("train", "test"):
+            shutil.copy(tmp_path / f"{name}.jsonl", tmp_path / f"{name}-{seed}.jsonl")
+    settings = {**of_a_llama, "model": str(tmp_path / "base-{seed}")}
+    for section, name in (("train", "train"), ("eval", "test")):
+        problems = str(tmp_path / (name + "-{seed}.jsonl"))
+        settings[section] = {**of_a_llama[section], "problems": problems}
+    study = load_study(recipe(**settings))
+    everywhere = places(study)
+    check_study(study, everywhere)
+    for place in everywhere:
+        evaluation = place.recipes[place.chain["eval"]]
+        assert evaluation["problems"] == str(tmp_path / f"test-{place.seed}.jsonl")
+        if place.training is not None:
+            training = place.recipes[place.chain["train"]]
+            assert training["problems"] == str(tmp_path / f"train-{place.seed}.jsonl")
+            assert training["model"] == str(tmp_path / f"base-{place.seed}")
+    with pytest.raises(InvalidValueError, match="lies inside the model of seed 2"):
+        check_study(load_study(recipe(**settings, out=str(tmp_path / "base-2" / "out"))), [])
+    (tmp_path / "train-2.jsonl").unlink()
+    with pytest.raises(MissingFileError, match=r"train-2\.jsonl"):
+        check_study(study, everywhere)
+    shutil.rmtree(tmp_path / "base-1")
+    with pytest.raises(MissingFileError, match=r"base-1"):
+        check_study(study, everywhere)
 
 
 def test_an_evaluation_waits_for_its_training_and_a_training_for_its_warm_start(recipe):

@@ -217,14 +217,15 @@ def select(
     out: Path,
     problems: str | None = None,
     k: int = 1,
-    min_max_at_k: float = 0.0,
+    min_max_at_k: float | None = 0.0,
     max_max_at_k: float = 1.0,
 ) -> None:
     """Keep the problems whose max@k in an evaluation lies strictly between two values.
 
     With the defaults these are those that have a signal to train on: not all rewards are 0, or 1.
     They are for training. To compare models take problems that no model chose: these favour the
-    model of the run where k is large, because it solves each of them sometimes.
+    model of the run where k is large, because it solves each of them sometimes. Without a lower
+    bound they are those that it solves seldom or never, which handicaps it.
 
     Example: maxatk problems select runs/eval/base --out runs/train.jsonl
 
@@ -233,7 +234,8 @@ def select(
         out: The problems.jsonl to write.
         problems: The problems of the run, where it does not say them itself.
         k: Of how many samples the best counts; 1 is the mean reward.
-        min_max_at_k: Problems with this max@k or less are left out.
+        min_max_at_k: Problems with this max@k or less are left out; None keeps those that the
+            model never solved.
         max_max_at_k: Problems with this max@k or more are left out.
     """
     refuse_sources("--out", out, [problems, *run_files(run)])
@@ -244,7 +246,7 @@ def select(
     print(f"{out}: {len(chosen)} problems")
     say_aside(
         "These problems are for training: a comparison on them favours the model that chose them "
-        "at large k. Each has the rule in meta.selected_by."
+        "at large k, or handicaps it where it solved none. Each has the rule in meta.selected_by."
     )
 
 

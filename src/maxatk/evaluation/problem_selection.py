@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 from maxatk.check import require
@@ -20,17 +21,20 @@ def select_problems(
     problems: str | Path | None = None,
     *,
     k: int = 1,
-    above: float = 0.0,
+    above: float | None = 0.0,
     below: float = 1.0,
 ) -> list[Problem]:
     """Return the problems whose max@k in a run lies strictly between two values, in their order.
 
-    `problems` are by default those of the run. The `meta` of every problem gets the field
-    `selected_by`, because a set that was chosen by a model's own successes favours that model: see
-    `selection_note`. Raises MissingFileError without the run or its problems, InvalidValueError for
-    the bounds and the k, DataError for other problems.
+    `above` None is no lower bound: problems without any success are kept too. `problems` are by
+    default those of the run. The `meta` of every problem gets the field `selected_by`, because what
+    a model's own successes chose is no fair comparison for that model: see `selection_note`. Raises
+    MissingFileError without the run or its problems, InvalidValueError for the bounds and the k,
+    DataError for other problems.
     """
-    require(0 <= above < below <= 1, "max@k", "within bounds 0 <= min < max <= 1", (above, below))
+    least = -math.inf if above is None else above
+    in_order = (above is None or above >= 0) and least < below <= 1
+    require(in_order, "max@k", "within bounds 0 <= min < max <= 1", (above, below))
     results = results_of_folder(run, ks=[k])
     source = problems or results.recorded("problems_file")
     if source is None:
@@ -40,11 +44,12 @@ def select_problems(
     recorded = results.recorded("settings.problems.sha256")
     if len(candidates) != len(values) or recorded not in (None, problems_digest(candidates)):
         raise DataError(f"problems: are not those that {str(run)!r} was run on")
-    rule = f"{above:g} < max@{k} < {below:g} of {_drawn_by(results, run)}"
+    bounds = f"max@{k} < {below:g}" if above is None else f"{above:g} < max@{k} < {below:g}"
+    rule = f"{bounds} of {_drawn_by(results, run)}"
     chosen = []
     for problem in candidates:
         value = values[problem.id]
-        if value is not None and above < value < below:
+        if value is not None and least < value < below:
             chosen.append(_with_selection(problem, rule))
     return chosen
 

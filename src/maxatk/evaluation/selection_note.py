@@ -19,5 +19,5 @@ def selection_note(meta: Iterable[Mapping[str, Any]] | None) -> str | None:
         return None
     return (
         f"problems chosen by a model's own rewards ({'; '.join(rules)}): they favour that model at "
-        "large k, and say nothing of problems in general"
+        "large k, or handicap it where it solved none, and say nothing of problems in general"
     )

@@ -22,6 +22,7 @@ from maxatk.settings import apply_overrides, from_mapping, read_extended
 TRAININGS = ("train", "distill")  # the commands that train, in their order
 WORK = "work"  # the folder of the stages in that of the results, where no other is named
 STEPS = "steps"  # the axis of the checkpoints
+_SEED = "{seed}"  # in a path of the recipe
 _FILLED_IN = ("model", "out", "problems")  # of the recipes of commands
 
 
@@ -85,7 +86,9 @@ class StudyRecipe:
         eval: The recipe of `maxatk eval` without `model` and `out`.
         grids: Each maps axes to levels, of which all combinations are models, and a level to the
             keys of `train` that it changes.
-        model: A local folder or a hub name; then `train` and `eval` name their `problems`.
+        model: A local folder or a hub name; then `train` and `eval` name their `problems`. `{seed}`
+            in any of these paths stands for the seed, so that each has a model or problems of its
+            own.
         mini: In place of `model`: the settings of the built-in model, which brings its problems.
         work: The folder of recipes, models and evaluations, which studies share where their
             settings are the same; the folder `work` in `out` if not given.
@@ -195,12 +198,17 @@ class StudyRecipe:
         """The folder of recipes, models and evaluations."""
         return Path(self.out) / WORK if self.work is None else Path(self.work)
 
+    def model_of(self, seed: int) -> str:
+        """Return the model from which the trainings of a seed start, where it is named."""
+        assert self.model is not None
+        return str(_of_seed(self.model, seed))
+
     def trainings(self, model: Variant, *, seed: int) -> dict[str, dict[str, Any]]:
         """Return the recipes of the commands that make a model; what is filled in is empty."""
         if not model.levels:
             return {}
         section = dict(model.train)
-        problems = section.pop("problems", None)
+        problems = _of_seed(section.pop("problems", None), seed)
         distill = dict(section.pop("distill", {}))
         recipes: dict[str, dict[str, Any]] = {}
         if section.get("trainer", {}).get("max_steps") != 0:
@@ -248,8 +256,9 @@ class StudyRecipe:
             assert self.front is not None
             section.update(self.front.choose or {})
             where = "recipe.front.choose"
-        problems = {} if self.mini is None else {"problems": "test.jsonl"}
-        filled = {**_seeded(section, "sampling", seed), **problems, "model": "", "out": ""}
+        problems = _of_seed(section["problems"], seed) if self.mini is None else "test.jsonl"
+        filled = _seeded(section, "sampling", seed)
+        filled.update(problems=problems, model="", out="")
         recipe = from_mapping(EvalRecipe, filled, where=where)
         require(recipe.shard is None, f"{where}.shard", "left out of a study", recipe.shard)
         return recipe
@@ -304,6 +313,11 @@ def _refuse_filled_in(section: Mapping[str, Any], filled_in: Sequence[str], wher
 
 def _seeded(recipe: Mapping[str, Any], section: str, seed: int) -> dict[str, Any]:
     return {**recipe, section: {**recipe.get(section, {}), "seed": seed}}
+
+
+def _of_seed(path: Any, seed: int) -> Any:
+    """Return a path of the recipe for one of its seeds; what is no text is refused elsewhere."""
+    return path.replace(_SEED, str(seed)) if isinstance(path, str) else path
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:

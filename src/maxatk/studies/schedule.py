@@ -124,8 +124,8 @@ class _Chain:
 
     work: Path
     seed: int
-    model: str
-    identity: Any
+    model: str = ""
+    identity: Any = None
     label: str = BASE
     adapter: str | None = None
     stages: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -197,10 +197,13 @@ def _place(
     study: StudyRecipe, model: Variant, seed: int, content: Callable[[str | None], str | None]
 ) -> Place:
     """Return where a model is: stages are named by a digest of settings, without their folders."""
-    identity = [study.model, fingerprint(study.model or "")]
-    chain = _Chain(study.work_folder, seed, model=str(study.model), identity=identity)
     if study.mini is not None:
+        chain = _Chain(study.work_folder, seed)
         chain.add_mini(study.mini)
+    else:
+        outside_model = study.model_of(seed)
+        identity = [outside_model, fingerprint(outside_model)]
+        chain = _Chain(study.work_folder, seed, model=outside_model, identity=identity)
     training = None
     started_from = chain.model
     low_rank = False
@@ -237,8 +240,10 @@ def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     for folder in out_folders(study):
         folder.check()
     if study.model is not None:
-        refuse_missing_model(study.model)
-        for problems in _evaluated_problems(study):
+        for model in set(_outside_models(study).values()):
+            refuse_missing_model(model)
+        recipes = [recipe for place in everywhere for recipe in place.recipes.values()]
+        for problems in {recipe["problems"] for recipe in recipes}:
             if problems not in BENCHMARKS:
                 load_problems(problems, limit=1)
     question = trainings_of(study, everywhere)
@@ -251,18 +256,21 @@ def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
 
 def out_folders(study: StudyRecipe) -> list[OutFolder]:
     """Return the folders that a study writes: that of its results, and that of its stages."""
-    reads = {"model": study.model}
+    reads = _outside_models(study)
     return [
         OutFolder(Path(study.out), "study", (RESULTS, WORK), reads=reads),
         OutFolder(study.work_folder, "study", _OF_WORK, reads=reads),
     ]
 
 
-def _evaluated_problems(study: StudyRecipe) -> list[str]:
-    problems = [study.eval["problems"]]
-    if study.chooses_on_problems:
-        problems.append(str(study.eval_recipe(seed=0, choosing=True).problems))
-    return problems
+def _outside_models(study: StudyRecipe) -> dict[str, str]:
+    """Return the models from which the seeds start, by what they are called in an error."""
+    if study.model is None:
+        return {}
+    by_seed = {seed: study.model_of(seed) for seed in study.seeds}
+    if len(set(by_seed.values())) == 1:
+        return {"model": by_seed[study.seeds[0]]}
+    return {f"the model of seed {seed}": model for seed, model in by_seed.items()}
 
 
 def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
