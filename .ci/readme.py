@@ -30,12 +30,12 @@ def compared(text: str) -> int:
     return count
 
 
-def same(value: Any, said: Any, line: str) -> None:
+def same(value: Any, documented: Any, line: str) -> None:
     """Raise AssertionError where a value is not what its line says, to 1e-4."""
     if isinstance(value, np.ndarray):
-        np.testing.assert_allclose(value, said, atol=1e-4, err_msg=line)
+        np.testing.assert_allclose(value, documented, atol=1e-4, err_msg=line)
     else:
-        assert value == said, line
+        assert value == documented, line
 
 
 if __name__ == "__main__":

@@ -17,8 +17,10 @@ def own_cpu_seconds() -> float:
 def cpu_seconds() -> float:
     """Return the CPU time of this process and of all below it, the living ones included."""
     while True:
-        own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        total = sum(usage.ru_utime + usage.ru_stime for usage in own)
+        usages = [
+            resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        ]
+        total = sum(usage.ru_utime + usage.ru_stime for usage in usages)
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one has just ended
             return total + sum(seconds_of(pid) for pid in descendants(os.getpid()))
 

@@ -70,18 +70,18 @@ def static_binary(folder: Path) -> Callable[[], int]:
     file.write_text(STREAMS)
     binary = str(folder / "static")
     subprocess.run(["g++", "-O2", "-static", "-o", binary, str(file)], check=True)
-    given = os.memfd_create("given")
-    os.write(given, b"1 2\n")
+    stdin = os.memfd_create("given")
+    os.write(stdin, b"1 2\n")
     printed = os.memfd_create("printed")
 
     def run() -> int:
         for _ in range(TESTS):
-            os.lseek(given, 0, os.SEEK_SET)
+            os.lseek(stdin, 0, os.SEEK_SET)
             pid = os.posix_spawn(
                 binary,
                 [binary],
                 {},
-                file_actions=[(os.POSIX_SPAWN_DUP2, given, 0), (os.POSIX_SPAWN_DUP2, printed, 1)],
+                file_actions=[(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, printed, 1)],
             )
             os.waitpid(pid, 0)
         return TESTS

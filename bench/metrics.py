@@ -49,8 +49,8 @@ def variant(source, draw, names):
     """Return a program with some of its names and numbers changed, each everywhere alike."""
     changed = {}
 
-    def other(found):
-        word = found[0]
+    def other(match):
+        word = match[0]
         if word in KEPT:
             return word
         if word not in changed:

@@ -20,8 +20,8 @@ class MaxAtK(grpo.GRPOAdvantageEstimator):
     def compute_advantage(self, prompt_ids, rewards, mask, **_):
         prompts = torch.unique(prompt_ids, dim=0, return_inverse=True)[1]
         size = int(prompts.bincount().max())
-        found = size * advantages(rewards, "bon_loo1", k=4, groups=prompts)
-        return found[:, None].expand(mask.shape)
+        scaled = size * advantages(rewards, "bon_loo1", k=4, groups=prompts)
+        return scaled[:, None].expand(mask.shape)
 
 
 grpo.GRPOAdvantageEstimator = MaxAtK

@@ -23,8 +23,8 @@ def install():
         size = args.rollout.n_samples_per_prompt
         prompts = [place // size for one in experiences for place in one.index]
         rewards = torch.cat([one.rewards for one in experiences])
-        found = size * advantages(rewards, "bon_centred", k=4, groups=prompts)
+        scaled = size * advantages(rewards, "bon_centred", k=4, groups=prompts)
         for one in experiences:
-            one.rewards, found = found.tensor_split([len(one.index)])
+            one.rewards, scaled = scaled.tensor_split([len(one.index)])
 
     length_penalty.apply_length_penalties = with_max_at_k

@@ -19,8 +19,8 @@ def compute_advantages(trajectory_groups_P):
     """Return a tensor of advantages for each group of trajectories."""
     rewards = [group.get_total_rewards() for group in trajectory_groups_P]
     rewards.append([math.nan] * 4)  # so that a call with groups smaller than k gives them 0
-    found = advantages(rewards, "bon_loo1", k=4)[:-1]
-    return [len(own) * torch.tensor(own).float() for own in found]
+    table = advantages(rewards, "bon_loo1", k=4)[:-1]
+    return [len(row) * torch.tensor(row).float() for row in table]
 
 
 train.compute_advantages = compute_advantages

@@ -52,10 +52,10 @@ class Browser:
                 self._rest += os.read(self._back, 1 << 20)
             line, self._rest = self._rest.split(b"\0", 1)
             answer = json.loads(line)
-            told = answer.get("params", {})
-            levels = (told.get("type"), told.get("entry", {}).get("level"))
+            event = answer.get("params", {})
+            levels = (event.get("type"), event.get("entry", {}).get("level"))
             if answer.get("method") == "Runtime.exceptionThrown" or "error" in levels:
-                self.errors.append(told)
+                self.errors.append(event)
             if answer.get("id") == number:
                 assert "error" not in answer, answer
                 return answer["result"]

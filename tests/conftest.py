@@ -46,8 +46,8 @@ def real_data():
     """Return the path of a real data set, kept outside the repository; skip where there is none."""
 
     def path(name):
-        found = Path(os.environ.get("MAXATK_TEST_DATA", DEFAULT_DATA)) / name
-        return found if found.is_file() else pytest.skip(f"the data set {found} is not here")
+        file = Path(os.environ.get("MAXATK_TEST_DATA", DEFAULT_DATA)) / name
+        return file if file.is_file() else pytest.skip(f"the data set {file} is not here")
 
     return path
 

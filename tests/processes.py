@@ -21,10 +21,10 @@ def patience(seconds):
 def wait_for(folder, pattern, *, seconds=120):
     """Return a path in a folder as soon as one matches the pattern."""
     end = time.monotonic() + patience(seconds)
-    while not (found := list(folder.glob(pattern))):
+    while not (paths := list(folder.glob(pattern))):
         assert time.monotonic() < end, f"{folder / pattern} did not appear"
         time.sleep(0.05)
-    return found[0]
+    return paths[0]
 
 
 def family(pid):

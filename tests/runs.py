@@ -18,8 +18,8 @@ def evaluated(
     fields = {field.name: getattr(running, field.name) for field in dataclasses.fields(running)}
     places = dict(zip(("model", "problems", "out"), run, strict=True))
     sampling = settings or SamplingSettings()
-    given = {**fields, **places, "model": str(run[0]), "sampling": sampling, **keys}
-    return evaluate(EvalRecipe(**given), backend=backend, verifier=verifier, progress=progress)
+    recipe = {**fields, **places, "model": str(run[0]), "sampling": sampling, **keys}
+    return evaluate(EvalRecipe(**recipe), backend=backend, verifier=verifier, progress=progress)
 
 
 def scored(samples, problems, out, *, verifier=None, verifier_settings=None, progress=None, **keys):
@@ -39,7 +39,12 @@ def write_records(path, records):
 def write_samples(path, texts):
     """Write the completions of every problem, as samples, and return the path."""
     return write_records(
-        path, (Sample(p, i, text) for p, found in texts.items() for i, text in enumerate(found))
+        path,
+        (
+            Sample(p, i, text)
+            for p, completions in texts.items()
+            for i, text in enumerate(completions)
+        ),
     )
 
 

@@ -45,13 +45,13 @@ const found = given.map((texts) => {
 });"""
 
 
-def browsed(folder, given, steps):
-    """What the browser finds on the calculator with the script of the site and `given`."""
+def browsed(folder, inputs, steps):
+    """What the browser finds on the calculator with the script of the site and `inputs`."""
     form = re.search(r"<div id=.*?</div>", (DOCS / "metrics.md").read_text(), re.DOTALL)[0]
     script = (DOCS / "assets" / "calculator.js").read_text()
     page = folder / "page.html"
     text = PAGE.replace("{form}", form).replace("{script}", script)
-    page.write_text(text.replace("{given}", json.dumps(given)).replace("{steps}", steps))
+    page.write_text(text.replace("{given}", json.dumps(inputs)).replace("{steps}", steps))
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     command += ["--no-first-run", "--disable-background-networking", "--virtual-time-budget=60000"]
     command += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
@@ -62,9 +62,9 @@ def browsed(folder, given, steps):
         timeout=patience(120),
         check=True,
     )
-    found = re.search(r'data-found="([^"]*)"', done.stdout)
-    assert found is not None, done.stdout[-500:]
-    return json.loads(html.unescape(found[1]))
+    attribute = re.search(r'data-found="([^"]*)"', done.stdout)
+    assert attribute is not None, done.stdout[-500:]
+    return json.loads(html.unescape(attribute[1]))
 
 
 def as_csv(rewards, random):
@@ -87,13 +87,13 @@ def test_200_tables_have_the_numbers_of_numpy(tmp_path):
     random = np.random.default_rng(0)
     tables = [some_table(random) for _ in range(200)]
     ks = [sorted({1, min(4, t.shape[2]), t.shape[2]}) for t in tables]
-    given = [
+    inputs = [
         [as_csv(a, random), as_csv(b, random), k] for (a, b), k in zip(tables, ks, strict=True)
     ]
-    for (a, b), k, found in zip(tables, ks, browsed(tmp_path, given, COMPUTE), strict=True):
+    for (a, b), k, by_k in zip(tables, ks, browsed(tmp_path, inputs, COMPUTE), strict=True):
         left, right = max_at_k(a, k), max_at_k(b, k)
         passes = max_at_k(np.where(np.isnan(a), np.nan, a >= 1), k)
-        for i, (values, passed, mean, difference) in enumerate(found):
+        for i, (values, passed, mean, difference) in enumerate(by_k):
             np.testing.assert_allclose(np.array(values, float), left[:, i], atol=1e-10)
             np.testing.assert_allclose(np.array(passed, float), passes[:, i], atol=1e-10)
             np.testing.assert_allclose(np.array(mean, float), expected(left[:, i]), atol=1e-9)
@@ -115,10 +115,8 @@ def expected(values):
 
 def test_pass_at_k_of_many_samples(tmp_path):
     row = ",".join(["1"] * 12 + ["0"] * 244)
-    (found,) = browsed(tmp_path, [[row, row, [1, 10, 100]]], COMPUTE)
-    np.testing.assert_allclose(
-        [k[1][0] for k in found], pass_at_k(256, 12, [1, 10, 100]), rtol=1e-9
-    )
+    (by_k,) = browsed(tmp_path, [[row, row, [1, 10, 100]]], COMPUTE)
+    np.testing.assert_allclose([k[1][0] for k in by_k], pass_at_k(256, 12, [1, 10, 100]), rtol=1e-9)
 
 
 def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(tmp_path):
@@ -147,10 +145,10 @@ def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(tmp_path):
 def test_a_first_line_is_no_header_where_it_has_numbers(tmp_path):
     wrong = ("1,0,x\n1,1,0", "hello,world", "50%,100%", "[[0,1],[1,1]]")
     right = ("first,second\n1,0", "id,0,1\np,0.5,0", ",r0,r1\n0,1,0", "p0,1,0\np1,1,1")
-    for found in browsed(tmp_path, list(wrong), TYPE):
-        assert found["alert"]
-        assert "line 1: a reward must be a finite number, got" in found["text"]
-    counts = [found["text"] for found in browsed(tmp_path, list(right), TYPE)]
+    for shown in browsed(tmp_path, list(wrong), TYPE):
+        assert shown["alert"]
+        assert "line 1: a reward must be a finite number, got" in shown["text"]
+    counts = [shown["text"] for shown in browsed(tmp_path, list(right), TYPE)]
     assert ["A: 1 problem" in text for text in counts] == [True, True, True, False]
 
 

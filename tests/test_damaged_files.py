@@ -138,15 +138,15 @@ def damaged(value, number, chance):
     if isinstance(value, dict):
         changed = {}
         for key, inner in value.items():
-            changed[key], found = damaged(inner, number - places, chance)
-            places += found
+            changed[key], count = damaged(inner, number - places, chance)
+            places += count
         return changed, places
     if isinstance(value, list):
         parts = []
         for inner in value:
-            part, found = damaged(inner, number - places, chance)
+            part, count = damaged(inner, number - places, chance)
             parts.append(part)
-            places += found
+            places += count
         return parts, places
     return value, places
 
@@ -295,7 +295,7 @@ def test_a_damaged_recipe_of_a_study_is_refused_with_a_name_or_gives_its_stages(
     chance = random.Random(21)
     path = tmp_path / "study.yaml"
     whole_recipe = (whole / "study.yaml").read_bytes()
-    given = 0
+    accepted = 0
     for _ in range(150):
         path.write_bytes(whole_recipe)
         damage(path, chance)
@@ -305,8 +305,8 @@ def test_a_damaged_recipe_of_a_study_is_refused_with_a_name_or_gives_its_stages(
             assert planned(study, everywhere, cores=2, jobs=1)
             refusal = refusal_of(trainings_of(study, everywhere))
             assert refusal is None or isinstance(refusal, str)
-            given += 1
-    assert 0 < given < 150
+            accepted += 1
+    assert 0 < accepted < 150
 
 
 ANSWER = {

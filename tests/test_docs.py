@@ -82,9 +82,9 @@ def test_every_benchmark_has_its_section():
 def test_what_a_method_is_unbiased_for_is_what_its_row_says():
     text = (ROOT / "docs" / "objectives.md").read_text()
     table = text.partition("## What each method is for")[2].partition("##")[0]
-    said = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.M))
-    assert len(said) >= 21
-    for name, claim in said.items():
+    claims = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.M))
+    assert len(claims) >= 21
+    for name, claim in claims.items():
         assert claim.startswith(METHODS[name].unbiased_for or "nothing"), name
 
 
@@ -110,10 +110,10 @@ def examples_of(page):
 
 def test_the_examples_of_the_manual_print_what_they_say():
     pages = [page for page in PAGES if page.parent == ROOT / "docs"]
-    found = [example for page in pages for example in examples_of(name_of(page))]
-    assert len(found) >= 6
-    for value, said, line in found:
-        np.testing.assert_allclose(value, said, atol=1e-4, err_msg=line)
+    examples = [example for page in pages for example in examples_of(name_of(page))]
+    assert len(examples) >= 6
+    for value, documented, line in examples:
+        np.testing.assert_allclose(value, documented, atol=1e-4, err_msg=line)
 
 
 def test_the_comparison_has_the_numbers_of_every_method_that_it_names():
@@ -122,7 +122,9 @@ def test_the_comparison_has_the_numbers_of_every_method_that_it_names():
     rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| [^|]+ \|((?: -?\d\.\d{3} \|){4})$", text, re.M)
     assert len(rows) == 11
     for name, numbers in rows:
-        said = [float(number) for number in numbers.split("|")[:4]]
-        np.testing.assert_allclose(advantages(rewards, name, k=2)[0], said, atol=5e-4, err_msg=name)
+        documented = [float(number) for number in numbers.split("|")[:4]]
+        np.testing.assert_allclose(
+            advantages(rewards, name, k=2)[0], documented, atol=5e-4, err_msg=name
+        )
     assert f"| maxatk | `max_at_k(rewards, 2)` | {max_at_k(rewards, 2)[0]:.3f} |" in text
     assert f"| maxatk | `pass_at_k(4, 1, 2)` | {pass_at_k(4, 1, 2):.3f} |" in text

@@ -5,9 +5,9 @@ import pytest
 from maxatk import errors
 
 TREE = [
-    found
-    for _, found in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(found, errors.MaxAtKError) and found is not errors.MaxAtKError
+    error
+    for _, error in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(error, errors.MaxAtKError) and error is not errors.MaxAtKError
 ]
 
 

@@ -132,5 +132,5 @@ def test_a_benchmark_is_a_module_a_row_and_a_section(copied):
     checked = copied.run(
         "maxatk", "problems", "check", out, "--progress", "none", "--format", "json"
     )
-    (found,) = json.loads(checked.stdout)["checked"]
-    assert (found["passed"], found["failed"]) == (1, 0), checked.stdout + checked.stderr
+    (counts,) = json.loads(checked.stdout)["checked"]
+    assert (counts["passed"], counts["failed"]) == (1, 0), checked.stdout + checked.stderr

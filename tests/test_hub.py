@@ -20,10 +20,10 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.asked.append(self.path)
-        found = self.path.startswith(("/api/models/org/there", "/api/datasets/org/there"))
-        body = b'{"_id": "1", "id": "org/there", "siblings": []}' if found else b"{}"
-        self.send_response(200 if found else 404)
-        if not found:
+        known = self.path.startswith(("/api/models/org/there", "/api/datasets/org/there"))
+        body = b'{"_id": "1", "id": "org/there", "siblings": []}' if known else b"{}"
+        self.send_response(200 if known else 404)
+        if not known:
             self.send_header("X-Error-Code", "RepoNotFound")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -59,13 +59,13 @@ def asking(endpoint, *code, offline="0"):
 
 def test_the_hub_is_asked_once_for_a_name(hub):
     address = f"http://127.0.0.1:{hub.server_port}"
-    found = asking(
+    printed = asking(
         address,
         "print(why_missing('org/there'))",
         "print(why_missing('org/there', kind='dataset'))",
         "print(why_missing('org/thera'))",
     )
-    assert found.splitlines() == [
+    assert printed.splitlines() == [
         *("None", "None", "the hub has no model of that name, or it is not yours to read")
     ]
     paths = [path.partition("?")[0] for path in hub.asked if "org/" in path]

@@ -177,11 +177,11 @@ def dry_run(tmp_path, monkeypatch):
 def test_training_recipes_pass_the_dry_run(dry_run, path):
     from maxatk.train import check_settings
 
-    found = dry_run(path)
-    assert found.unchecked == ""
-    config = check_settings(found.recipe)
+    preview = dry_run(path)
+    assert preview.unchecked == ""
+    config = check_settings(preview.recipe)
     assert config.per_device_train_batch_size % config.num_generations == 0  # whole
-    assert found.plan["optimizer_steps"] >= 100
+    assert preview.plan["optimizer_steps"] >= 100
 
 
 def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_run):
@@ -189,10 +189,10 @@ def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_ru
 
     methods, folders = set(), []
     for name, overrides in COMMANDS:
-        found = dry_run(FOLDER / name, overrides.split())
+        preview = dry_run(FOLDER / name, overrides.split())
         if name == "paper/train.yaml":
-            methods.add(check_settings(found.recipe).method)
-        folders.append(found.recipe.out)
+            methods.add(check_settings(preview.recipe).method)
+        folders.append(preview.recipe.out)
     assert methods >= set(PAPER)
     papers = [out for out in folders if out.startswith("runs/paper")]
     assert len(set(papers)) == len(papers), "two commands write to one folder"
@@ -312,38 +312,38 @@ def test_distillation_recipes_are_valid(path):
     from maxatk.train import DistillRecipe
     from maxatk.train.distill import config_of
 
-    found = from_mapping(DistillRecipe, read_recipe(path), where="recipe")
-    config_of(found, Path(found.out))
+    recipe = from_mapping(DistillRecipe, read_recipe(path), where="recipe")
+    config_of(recipe, Path(recipe.out))
 
 
 @pytest.mark.parametrize("path", EVALUATIONS, ids=name_of)
 def test_evaluation_recipes_are_valid(path):
-    found = from_mapping(EvalRecipe, read_recipe(path), where="recipe")
-    assert found.verifier.repair_truncated == (path.parent.name != "paper")
+    recipe = from_mapping(EvalRecipe, read_recipe(path), where="recipe")
+    assert recipe.verifier.repair_truncated == (path.parent.name != "paper")
 
 
 def test_the_evaluation_of_the_paper_names_every_setting_of_sampling():
     settings = read_recipe(EVALUATIONS[0])
-    found = from_mapping(EvalRecipe, settings, where="recipe")
-    assert settings["sampling"].keys() == dataclasses.asdict(found.sampling).keys()
-    assert settings["verifier"]["time_limit"] == found.verifier.time_limit == 4.0
+    recipe = from_mapping(EvalRecipe, settings, where="recipe")
+    assert settings["sampling"].keys() == dataclasses.asdict(recipe.sampling).keys()
+    assert settings["verifier"]["time_limit"] == recipe.verifier.time_limit == 4.0
 
 
 def test_the_evaluation_of_the_paper_samples_as_the_paper_says():
-    found = from_mapping(EvalRecipe, read_recipe(FOLDER / "paper" / "eval.yaml"), where="recipe")
-    said = SamplingSettings(samples=256, temperature=1.0, top_p=1.0, max_new_tokens=256)
-    assert found.sampling == said
+    recipe = from_mapping(EvalRecipe, read_recipe(FOLDER / "paper" / "eval.yaml"), where="recipe")
+    sampling = SamplingSettings(samples=256, temperature=1.0, top_p=1.0, max_new_tokens=256)
+    assert recipe.sampling == sampling
 
 
 def test_the_evaluations_of_the_documents_are_valid_and_write_to_folders_of_their_own():
-    found = [
+    recipes = [
         from_mapping(EvalRecipe, read_recipe(FOLDER / name, overrides.split()), where="recipe")
         for name, overrides in EVAL_COMMANDS
     ]
-    assert len(found) == 4
-    assert len({recipe.out for recipe in found}) == 4
+    assert len(recipes) == 4
+    assert len({recipe.out for recipe in recipes}) == 4
     made = set(read_sets(read_recipe(DATA[0])))
-    assert {Path(recipe.problems).stem.removesuffix("-test") for recipe in found} <= made
+    assert {Path(recipe.problems).stem.removesuffix("-test") for recipe in recipes} <= made
 
 
 @pytest.mark.parametrize("path", LAUNCHES, ids=name_of)

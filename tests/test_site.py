@@ -173,7 +173,9 @@ def test_no_table_is_clipped_at_any_width(site, tmp_path):
     ]
     assert len(measured) == len(names)
     assert sum(int(tables) for tables, _ in measured) > 80
-    wrong = {name.name: found for name, (_, found) in zip(names, measured, strict=True) if found}
+    wrong = {
+        name.name: clipped for name, (_, clipped) in zip(names, measured, strict=True) if clipped
+    }
     assert wrong == {}
 
 
@@ -182,9 +184,9 @@ def test_the_search_works_from_the_folder_and_leaves_out_the_tables_of_studies(s
     for words, page in (("groups_with_signal", "training"), ("bon_loo1", "objectives")):
         address = f"{(site / 'index.html').as_uri()}?q={words}"
         shown = browsed(address, tmp_path, "--virtual-time-budget=60000")
-        found = re.findall(r'href="([^"]*)" class="md-search-result__link"', shown)
-        assert f"/{page}.html?" in found[0], words
-        assert not any("/study/" in link for link in found), words
+        links = re.findall(r'href="([^"]*)" class="md-search-result__link"', shown)
+        assert f"/{page}.html?" in links[0], words
+        assert not any("/study/" in link for link in links), words
 
 
 def frames(site, names, folder):
@@ -195,8 +197,8 @@ def frames(site, names, folder):
     harness.write_text(f"<body>{script}{''.join(parts)}</body>")
     shown = browsed(harness.as_uri(), folder, "--allow-file-access-from-files")
     harness.unlink()
-    found = re.findall(r'<iframe [^>]*data-found="([^"]*)" data-tables="(\d+)"', shown)
-    return [(tables, json.loads(html.unescape(one))) for one, tables in found]
+    measured = re.findall(r'<iframe [^>]*data-found="([^"]*)" data-tables="(\d+)"', shown)
+    return [(tables, json.loads(html.unescape(one))) for one, tables in measured]
 
 
 def browsed(address, folder, *flags):

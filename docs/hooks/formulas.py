@@ -17,6 +17,6 @@ def on_page_content(content: str, **_: Any) -> str:
     return _FORMULA.sub(_mathml, content)
 
 
-def _mathml(found: re.Match[str]) -> str:
-    display = "inline" if found["open"] == "(" else "block"
-    return convert(html.unescape(found["latex"]).strip(), display=display)
+def _mathml(formula: re.Match[str]) -> str:
+    display = "inline" if formula["open"] == "(" else "block"
+    return convert(html.unescape(formula["latex"]).strip(), display=display)

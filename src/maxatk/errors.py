@@ -58,4 +58,4 @@ def unknown_name(field: str, name: str, allowed: Iterable[str]) -> InvalidValueE
 
 def printable(text: str) -> str:
     r"""Return a text of which a terminal obeys nothing: control characters become `\x1b`."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -36,10 +36,10 @@ def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
     markdown = maxatk("compare", "poor", "good", "--format", "md", "--table", "scores")
     assert "| good | **1.000\\*** [1.000, 1.000] (0 problems below 1) |" in markdown.stdout
     assert r"\textbf{1.000}$^{*}$" in maxatk("compare", "poor", "good", "--format", "latex").stdout
-    found = maxatk("compare", "poor", "good", "--format", "csv", "--table", "differences")
-    names = found.stdout.splitlines()[0].split(",")
+    differences = maxatk("compare", "poor", "good", "--format", "csv", "--table", "differences")
+    names = differences.stdout.splitlines()[0].split(",")
     assert len(names) == len(set(names))
-    (row, *_) = csv.DictReader(io.StringIO(found.stdout))
+    (row, *_) = csv.DictReader(io.StringIO(differences.stdout))
     assert (float(row["difference"]), row["significant"]) == (1.0, "True")
 
 
@@ -78,9 +78,11 @@ def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):
 
 def test_the_name_of_a_folder_may_have_an_equals_sign(maxatk, scored, tmp_path):
     (tmp_path / "good").rename(tmp_path / "lr=1e-4")
-    found = maxatk("compare", "poor", "lr=1e-4", "--format", "csv", "--table", "scores", "--k", "1")
-    assert found.returncode == 0, found.stderr
-    rows = list(csv.DictReader(io.StringIO(found.stdout)))
+    compared = maxatk(
+        "compare", "poor", "lr=1e-4", "--format", "csv", "--table", "scores", "--k", "1"
+    )
+    assert compared.returncode == 0, compared.stderr
+    rows = list(csv.DictReader(io.StringIO(compared.stdout)))
     assert [row["model"] for row in rows] == ["poor", "lr=1e-4"]
     renamed = maxatk("compare", "poor", "b=lr=1e-4", "--format", "csv", "--k", "1")
     assert "b" in renamed.stdout, renamed.stderr

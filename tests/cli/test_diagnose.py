@@ -32,14 +32,14 @@ def printed(capsys, *arguments):
 
 def test_the_tables_of_an_evaluation_are_printed_in_every_format(folder, capsys):
     flags = (folder, "--n", "2", "8", "--k", "1", "4", "--best-of", "4")
-    found = json.loads(printed(capsys, *flags, "--format", "json"))
-    assert found["problems"] == [{"problems": 4, "samples": 16}]
-    assert [(row["n"], row["k"]) for row in found["signal"]] == [(2, 1), (8, 1), (8, 4)]
+    tables = json.loads(printed(capsys, *flags, "--format", "json"))
+    assert tables["problems"] == [{"problems": 4, "samples": 16}]
+    assert [(row["n"], row["k"]) for row in tables["signal"]] == [(2, 1), (8, 1), (8, 4)]
     mixed = [2 * 4 * 12 / (16 * 15), 2 * 8 * 8 / (16 * 15)]  # of two samples one is right
-    assert found["signal"][0]["share"] == pytest.approx(sum(mixed) / 4)
-    assert found["suggestion"][0]["k"] == 4
+    assert tables["signal"][0]["share"] == pytest.approx(sum(mixed) / 4)
+    assert tables["suggestion"][0]["k"] == 4
     rows = list(csv.DictReader(io.StringIO(printed(capsys, *flags, "--format", "csv"))))
-    assert [row["share"] for row in rows] == [str(row["share"]) for row in found["signal"]]
+    assert [row["share"] for row in rows] == [str(row["share"]) for row in tables["signal"]]
     for form in ("text", "md", "latex"):
         shown = printed(capsys, *flags, "--format", form).replace("\\_", "_")
         assert "bon_loo1" in shown

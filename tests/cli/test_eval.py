@@ -107,16 +107,16 @@ def test_flags_win_over_overrides_over_the_file_over_the_defaults(shown):
 
 
 def test_what_is_shown_is_a_recipe_of_the_same_settings(shown, tmp_path):
-    given = ("--backend", "openai", "--server.url", "http://x/v1", "--limit", "3", "--dtype")
+    flags = ("--backend", "openai", "--server.url", "http://x/v1", "--limit", "3", "--dtype")
     first = shown(
-        "recipe.yaml", "out=o", "verifier.time_limit=1.5", *given, "bfloat16", "--seed", "7"
+        "recipe.yaml", "out=o", "verifier.time_limit=1.5", *flags, "bfloat16", "--seed", "7"
     )
     (tmp_path / "again.yaml").write_text(first)
     assert shown("again.yaml") == first
-    found = yaml.safe_load(first)
-    assert (found["out"], found["limit"], found["dtype"]) == ("o", 3, "bfloat16")
-    assert (found["sampling"]["samples"], found["sampling"]["seed"]) == (64, 7)
-    assert (found["server"]["url"], found["verifier"]["time_limit"]) == ("http://x/v1", 1.5)
+    recipe = yaml.safe_load(first)
+    assert (recipe["out"], recipe["limit"], recipe["dtype"]) == ("o", 3, "bfloat16")
+    assert (recipe["sampling"]["samples"], recipe["sampling"]["seed"]) == (64, 7)
+    assert (recipe["server"]["url"], recipe["verifier"]["time_limit"]) == ("http://x/v1", 1.5)
 
 
 def test_a_recipe_is_evaluated(maxatk, tmp_path):

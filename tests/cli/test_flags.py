@@ -57,8 +57,8 @@ def flags():
     """Return (command, flags, text) of every flag of every command, from its own parser."""
     done = subprocess.run([sys.executable, "-c", PARSERS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = re.search("^COMPLETION_SPEC = (.*)$", done.stdout, re.MULTILINE)
-    return list(walk(ast.literal_eval(found[1].replace(r"\n", " ")), ()))
+    spec = re.search("^COMPLETION_SPEC = (.*)$", done.stdout, re.MULTILINE)
+    return list(walk(ast.literal_eval(spec[1].replace(r"\n", " ")), ()))
 
 
 def walk(parser, path):
@@ -74,9 +74,9 @@ def test_every_flag_has_a_text_and_a_default(flags):
     for command, names, text in flags:
         if "--help" in names:
             continue
-        said = re.fullmatch(r"(.+) \((?:default: .*|required.*|repeatable)\)", text)
-        assert said, f"{command} {names[0]} has no text or no default: {text!r}"
-        assert re.search("[a-z]{3}", said[1])
+        match = re.fullmatch(r"(.+) \((?:default: .*|required.*|repeatable)\)", text)
+        assert match, f"{command} {names[0]} has no text or no default: {text!r}"
+        assert re.search("[a-z]{3}", match[1])
 
 
 @pytest.mark.parametrize("name", UNITS)

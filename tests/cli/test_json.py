@@ -41,9 +41,9 @@ def problems(tmp_path):
 
 
 def test_lists_have_a_row_for_everything_there_is(printed):
-    found = printed("methods")["methods"]
-    assert [row["method"] for row in found] == list(METHODS)
-    assert found[0].keys() == {"method", "unbiased_for", "advantage", "source"}
+    methods = printed("methods")["methods"]
+    assert [row["method"] for row in methods] == list(METHODS)
+    assert methods[0].keys() == {"method", "unbiased_for", "advantage", "source"}
     assert [row["recipe"] for row in printed("recipes", "list")["recipes"]] == [*packaged_recipes()]
     benchmarks = printed("problems", "list")["benchmarks"]
     assert [row["benchmark"] for row in benchmarks] == list(BENCHMARKS)
@@ -54,11 +54,11 @@ def test_lists_have_a_row_for_everything_there_is(printed):
 
 
 def reported(printed):
-    found = printed("report", "a=run", "b=run", "--out", "page.html", "--by", "level")
-    assert {row["model"] for row in found["metrics"]} == {"a", "b"}
+    tables = printed("report", "a=run", "b=run", "--out", "page.html", "--by", "level")
+    assert {row["model"] for row in tables["metrics"]} == {"a", "b"}
     strict = printed("report", "a=run", "--out", "page.html", "--threshold", 2)["metrics"]
     assert {row["mean"] for row in strict if row["metric"] == "pass@k"} == {0.0}
-    return found
+    return tables
 
 
 def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
@@ -68,18 +68,18 @@ def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
     assert planned == {
         "plan": [{"problems": 4, "samples": 8, "found": 0, "distinct": 8, "tests": 8}]
     }
-    found = printed("score", *files, *flags, format="--output-format")
-    rows = {(row["metric"], row["k"]): row for row in found["metrics"]}
+    tables = printed("score", *files, *flags, format="--output-format")
+    rows = {(row["metric"], row["k"]): row for row in tables["metrics"]}
     assert rows.keys() == {("max@k", 2), ("pass@k", 2)}
     best = {"model": "run", "metric": "max@k", "k": 2, "mean": 1.0, "low": 1.0, "high": 1.0}
     assert rows["max@k", 2] == {**best, "problems": 4, "unscored": 0, "zeroed": 0}
-    assert [(row["value"], row["k"], row["problems"]) for row in found["by"]] == [
+    assert [(row["value"], row["k"], row["problems"]) for row in tables["by"]] == [
         *(("easy", 2, 2), ("easy", 2, 2), ("hard", 2, 2), ("hard", 2, 2))
     ]
     counts = {"model": "run", "problems": 4, "samples": 8, "cut_off": None, "reasons": ""}
     counts |= {"unscored": 0, "zeroed": 0}
-    assert found["samples"] == [counts]
-    outcomes = {row["outcome"]: row["samples"] for row in found["outcomes"]}
+    assert tables["samples"] == [counts]
+    outcomes = {row["outcome"]: row["samples"] for row in tables["outcomes"]}
     assert outcomes == {"passed": 4, "wrong_answer": 4}
     selected = printed("select", "run", "--by", "majority", "--k", 1)["selection"]
     assert selected[0].keys() == {"by", "k", "mean", "low", "high"}
@@ -96,12 +96,12 @@ def test_an_evaluation_is_rows_and_its_progress_is_elsewhere(printed, problems):
         address = ("--backend", "openai", "--server.url", server.url, "--verifier.workers", 1)
         files = ("--model", "m", "--problems", "p.jsonl", "--out", "run", "--samples", 2)
         planned = printed("eval", *files, *address, "--dry-run")["plan"]
-        found = printed("eval", *files, *address)
+        tables = printed("eval", *files, *address)
     assert [(row["problems"], row["samples"]) for row in planned] == [(4, 8)]
-    assert {(row["model"], row["metric"], row["k"]) for row in found["metrics"]} == {
+    assert {(row["model"], row["metric"], row["k"]) for row in tables["metrics"]} == {
         ("run", metric, k) for metric in ("max@k", "pass@k") for k in (1, 2)
     }
-    assert found["samples"][0]["cut_off"] == 0.0
+    assert tables["samples"][0]["cut_off"] == 0.0
 
 
 def test_what_problems_does_is_rows(printed, tmp_path):

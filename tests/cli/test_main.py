@@ -247,23 +247,23 @@ def test_methods_lists_every_row(capsys):
 
 def test_an_error_says_nothing_that_a_terminal_obeys(capsys):
     assert main(["train", "no\x1b]0;title\x07such\udcff.yaml"]) == 2
-    said = capsys.readouterr().err
-    assert "\\x1b" in said
-    assert not {"\x1b", "\x07", "\udcff"} & set(said)
+    message = capsys.readouterr().err
+    assert "\\x1b" in message
+    assert not {"\x1b", "\x07", "\udcff"} & set(message)
 
 
-@pytest.mark.parametrize("given", [{}, {"OMP_NUM_THREADS": "7", "OMP_WAIT_POLICY": "active"}])
+@pytest.mark.parametrize("variables", [{}, {"OMP_NUM_THREADS": "7", "OMP_WAIT_POLICY": "active"}])
 def test_threads_of_a_small_model_are_set_unless_the_user_has_set_them(
-    tmp_path, monkeypatch, given
+    tmp_path, monkeypatch, variables
 ):
     for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
-    for name, value in given.items():
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     set_threads(str(tmp_path))  # of no known size
-    assert os.environ.get("OMP_NUM_THREADS") == given.get("OMP_NUM_THREADS")
+    assert os.environ.get("OMP_NUM_THREADS") == variables.get("OMP_NUM_THREADS")
     (tmp_path / "model.safetensors").write_bytes(b"0" * 100)
     set_threads(str(tmp_path))
-    assert os.environ["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS", "1")
-    assert os.environ["OMP_WAIT_POLICY"] == given.get("OMP_WAIT_POLICY", "passive")
+    assert os.environ["OMP_NUM_THREADS"] == variables.get("OMP_NUM_THREADS", "1")
+    assert os.environ["OMP_WAIT_POLICY"] == variables.get("OMP_WAIT_POLICY", "passive")

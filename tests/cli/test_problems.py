@@ -199,8 +199,8 @@ def test_ambiguous_problems_are_listed_and_a_checker_by_id_settles_them(maxatk, 
     assert "ambiguous" in checked.stdout
     assert "good.jsonl: 0 problems" in checked.stdout
     checker = "import sys\nprint(int(open(sys.argv[3]).read().strip().isdigit()))\n"
-    own = {"id": "code_contests/1_A. Digit", "checker": checker}
-    write_rows(tmp_path / "checkers.jsonl", own)
+    checker_row = {"id": "code_contests/1_A. Digit", "checker": checker}
+    write_rows(tmp_path / "checkers.jsonl", checker_row)
     words = ("--checkers", "checkers.jsonl", "--drop", "good.jsonl")
     settled = maxatk("problems", "check", "p.jsonl", "--ambiguous", *words)
     assert "good.jsonl: 1 problems" in settled.stdout

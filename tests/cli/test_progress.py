@@ -8,9 +8,9 @@ PARTS = {"samples": "samples drawn", "scores": "verified"}
 
 
 def report(mode):
-    with progress_of("eval", mode, parts=PARTS) as told:
-        told(2_000, 2_000, "samples")
-        told(2_000, 2_000, "scores")
+    with progress_of("eval", mode, parts=PARTS) as progress:
+        progress(2_000, 2_000, "samples")
+        progress(2_000, 2_000, "scores")
 
 
 def test_a_line_has_the_numbers_of_every_part(capsys):

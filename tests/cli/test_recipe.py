@@ -32,10 +32,10 @@ def recipe(tmp_path):
     ],
 )
 def test_overrides_win_over_the_file(recipe, override, place, value):
-    found = read_recipe(recipe, [override])
+    content = read_recipe(recipe, [override])
     for name in place:
-        found = found[name]
-    assert found == value
+        content = content[name]
+    assert content == value
 
 
 @pytest.mark.parametrize("word", ["no", "No", "NO", "off", "yes", "on", "y", "n"])

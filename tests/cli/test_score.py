@@ -275,8 +275,8 @@ def test_what_could_not_be_counted_is_refused_before_anything_is_written(
 
 def test_the_help_names_every_format(maxatk):
     shown = maxatk("score", "--help").stdout
-    told = shown[shown.index("Which tool wrote") : shown.index("--output-format {")]
-    assert [name for name in FORMATS if name not in told] == []
+    section = shown[shown.index("Which tool wrote") : shown.index("--output-format {")]
+    assert [name for name in FORMATS if name not in section] == []
 
 
 def test_problems_of_one_prompt_are_judged_by_their_own_tests(maxatk, tmp_path):

@@ -38,10 +38,14 @@ def test_the_best_program_of_a_problem(maxatk, files):
 def test_a_prompt_of_ones_own_as_json(maxatk, files):
     files = ("--prompt", "prompt.txt", "--tests", "t.jsonl")
     done = solving(maxatk, *files, "-n", "64", "--batch-size", "2", "--format", "json")
-    found = json.loads(done.stdout)
-    assert (found["problem_id"], found["program"], found["solved"]) == ("prompt", "print(1)", True)
-    assert found["samples"] == len(found["rewards"]) < 64
-    assert found["rewards"][found["sample"]] == 1.0
+    choice = json.loads(done.stdout)
+    assert (choice["problem_id"], choice["program"], choice["solved"]) == (
+        "prompt",
+        "print(1)",
+        True,
+    )
+    assert choice["samples"] == len(choice["rewards"]) < 64
+    assert choice["rewards"][choice["sample"]] == 1.0
 
 
 OWN = """
@@ -55,15 +59,15 @@ def many(completions, **_):
 
 def test_a_reward_of_ones_own_needs_no_tests(maxatk, files, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    own = ("--prompt", "prompt.txt", "--reward", "own.py:short", "-n", "12")
-    done = solving(maxatk, *own, "--format", "json")
+    flags = ("--prompt", "prompt.txt", "--reward", "own.py:short", "-n", "12")
+    done = solving(maxatk, *flags, "--format", "json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["samples"] == 12
-    assert found["reward"] == max(found["rewards"]) == 1 / len(found["completion"])
-    assert (found["solved"], found["total"], found["outcomes"]) == (False, 0, {"scored": 12})
-    shown = solving(maxatk, *own).stdout
-    assert found["completion"].strip() in shown
+    choice = json.loads(done.stdout)
+    assert choice["samples"] == 12
+    assert choice["reward"] == max(choice["rewards"]) == 1 / len(choice["completion"])
+    assert (choice["solved"], choice["total"], choice["outcomes"]) == (False, 0, {"scored": 12})
+    shown = solving(maxatk, *flags).stdout
+    assert choice["completion"].strip() in shown
     assert " tests" not in shown
     easy = ("--prompt", "prompt.txt", "--reward", "own.py:many", "-n", "64", "--batch-size", "2")
     assert json.loads(solving(maxatk, *easy, "--format", "json").stdout)["samples"] < 64

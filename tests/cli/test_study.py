@@ -23,8 +23,8 @@ from processes import family, patience, still_alive, wait_for
 def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
     grids = [{"k": {"k=9": {"trainer.method": "grpo", "trainer.k": 9}}}]
     assert main(["study", str(recipe(grids=grids))]) == 2
-    said = capsys.readouterr().err
-    assert "k=9: k: must be a whole number from 1 to num_generations (4)" in said
+    message = capsys.readouterr().err
+    assert "k=9: k: must be a whole number from 1 to num_generations (4)" in message
     assert not (tmp_path / "work").exists()
 
 
@@ -42,13 +42,13 @@ def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_no
     command = [sys.executable, "-c", probe, "study", str(recipe()), "--dry-run", "--jobs", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(120))
     assert done.stdout.splitlines()[-1] == "0 set()", done.stderr
-    for said in (
+    for line in (
         "4 x 2 seeds",
         "stages  16, 1 of them finished",
         "train   5 left, finished ones took 12 s each",
         "eval    8 left\n",
     ):
-        assert said in done.stdout
+        assert line in done.stdout
     assert [path for path in (tmp_path / "work").rglob("*") if path.is_file()] == [finished]
 
 
@@ -93,7 +93,7 @@ def killed_after_a_stage(study, work):
 
 
 @pytest.mark.parametrize(
-    ("section", "change", "said"),
+    ("section", "change", "message"),
     [
         (None, {"model": "./nowhere"}, "model: there is no folder './nowhere'"),
         ("eval", {"problems": "no.jsonl"}, "no.jsonl: no such file"),
@@ -101,11 +101,11 @@ def killed_after_a_stage(study, work):
     ],
 )
 def test_an_outside_model_that_is_not_there_is_refused(
-    recipe, of_a_llama, capsys, section, change, said
+    recipe, of_a_llama, capsys, section, change, message
 ):
     changes = change if section is None else {section: {**of_a_llama[section], **change}}
     assert main(["study", str(recipe(**{**of_a_llama, **changes})), "--dry-run"]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.long
@@ -116,20 +116,20 @@ def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of
     path = recipe(**of_a_llama)
     finished = killed_after_a_stage(start(path, "--jobs", "3"), work)
     process = start(path, "--jobs", "3")
-    said, _ = process.communicate(timeout=patience(240))
-    assert process.returncode == 0, said
+    output, _ = process.communicate(timeout=patience(240))
+    assert process.returncode == 0, output
     for marker, written in finished.items():
         assert marker.stat().st_mtime_ns == written, "a finished stage ran again"
-    found = json.loads((out / "results.json").read_text())
-    assert list(found["models"]) == ["base", "low rank"]
-    for model in found["models"].values():
+    results = json.loads((out / "results.json").read_text())
+    assert list(results["models"]) == ["base", "low rank"]
+    for model in results["models"].values():
         assert model["counts"]["samples"] == 2 * 2 * 8  # seeds, problems, samples
         assert model["counts"]["problems"] == 2  # both seeds have the same
         for seed in ("1", "2"):
             assert model["by_seed"][seed]["max@k"].keys() == {"1", "2", "4", "8"}
-    assert found["models"]["low rank"]["training"]["seconds"] > 0
+    assert results["models"]["low rank"]["training"]["seconds"] > 0
     check_stages(load_study(path), work)
-    check_tables(found, out)
+    check_tables(results, out)
 
 
 def check_stages(study, work):
@@ -153,10 +153,10 @@ def check_stages(study, work):
     assert len(completions) == 2, "the base is sampled once for every seed"
 
 
-def check_tables(found, out):
+def check_tables(results, out):
     """Tables, figures and page of a study show what is in its results."""
-    study = Study.from_json(found)
-    assert json.loads(json.dumps(study.to_json())) == found
+    study = Study.from_json(results)
+    assert json.loads(json.dumps(study.to_json())) == results
     for name, table in study_tables(study).items():
         for table_format, suffix in (("md", "md"), ("csv", "csv"), ("latex", "tex")):
             written = (out / "tables" / f"{name}.{suffix}").read_text()
@@ -165,7 +165,7 @@ def check_tables(found, out):
     page = (out / "report.html").read_text()
     assert "A small study" in page
     assert "low rank" in page
-    best = found["models"]["low rank"]["metrics"]["max@k"]["8"]["mean"]
+    best = results["models"]["low rank"]["metrics"]["max@k"]["8"]["mean"]
     rows = study_rows(study)
     shown = {(row["model"], row["metric"], row["k"]): row["mean"] for row in rows["scores"]}
     assert shown["low rank", "max@k", 8] == best

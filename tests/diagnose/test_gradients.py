@@ -43,7 +43,7 @@ def scores(tiny_model):
     """The centred scores (4, D) of every problem, by one backward pass each."""
     model = AutoModelForCausalLM.from_pretrained(tiny_model).eval()
     tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_model)
-    found = {}
+    centred = {}
     for problem, prompt in zip(REWARDS, PROMPTS, strict=True):
         head, rows = tokenizer(prompt)["input_ids"], []
         for text in TEXTS:
@@ -52,8 +52,8 @@ def scores(tiny_model):
             model.zero_grad()
             sum(log_p[at - 1, ids[0, at]] for at in range(len(head), ids.shape[1])).backward()
             rows.append(torch.cat([p.grad.flatten() for p in model.parameters()]).double().numpy())
-        found[problem] = np.array(rows) - np.mean(rows, axis=0)
-    return found
+        centred[problem] = np.array(rows) - np.mean(rows, axis=0)
+    return centred
 
 
 def enumerated(rewards, scores, k):
@@ -67,8 +67,8 @@ def enumerated(rewards, scores, k):
 def test_the_gradient_of_max_at_k_is_that_of_all_draws(scores):
     for problem, rewards in REWARDS.items():
         for k in (1, 2, 3):
-            found = max_gradient(np.array(rewards), None, scores[problem], k)
-            np.testing.assert_allclose(found, enumerated(rewards, scores[problem], k), atol=1e-6)
+            gradient = max_gradient(np.array(rewards), None, scores[problem], k)
+            np.testing.assert_allclose(gradient, enumerated(rewards, scores[problem], k), atol=1e-6)
 
 
 def test_agreement_and_interference_are_those_of_the_whole_gradients(run, scores):
@@ -106,8 +106,8 @@ def test_problems_without_a_difference_and_cut_off_samples_are_left_out(run):
         if line["problem_id"] in "ab" and line["sample"] == 2:
             line["finish_reason"] = "length"
     (run / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = gradient_tables(run, n=N, k=K)["agreement"]
-    assert {row["solved"]: row["problems"] for row in found} == {
+    agreement = gradient_tables(run, n=N, k=K)["agreement"]
+    assert {row["solved"]: row["problems"] for row in agreement} == {
         "all": 3,
         "never": 2,
         "up to 1/2": 1,

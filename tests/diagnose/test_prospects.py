@@ -61,10 +61,10 @@ def test_the_chance_for_k_of_1_is_that_of_the_methods_without_k(method):
 
 
 def test_what_max_at_k_can_gain_is_what_the_best_sample_has_above_it(tmp_path):
-    found = prospects(run(tmp_path / "run", REWARDS), ns=[4], ks=[1, 2, 3])
-    assert found["problems"] == [{"problems": 5, "samples": 5}]
-    assert [row["k"] for row in found["gain"]] == [1, 2, 3, 4, 5]
-    for row in found["gain"]:
+    tables = prospects(run(tmp_path / "run", REWARDS), ns=[4], ks=[1, 2, 3])
+    assert tables["problems"] == [{"problems": 5, "samples": 5}]
+    assert [row["k"] for row in tables["gain"]] == [1, 2, 3, 4, 5]
+    for row in tables["gain"]:
         scored = [one[~np.isnan(one)] for one in REWARDS]
         means = [np.mean([max(s) for s in itertools.combinations(one, row["k"])]) for one in scored]
         best = np.array([one.max() for one in scored])
@@ -75,23 +75,23 @@ def test_what_max_at_k_can_gain_is_what_the_best_sample_has_above_it(tmp_path):
 
 
 def test_rewards_above_1_have_no_ceiling(tmp_path):
-    found = prospects(run(tmp_path / "run", 2 * REWARDS), ns=[4])
-    assert {row["beyond"] for row in found["gain"]} == {None}
+    tables = prospects(run(tmp_path / "run", 2 * REWARDS), ns=[4])
+    assert {row["beyond"] for row in tables["gain"]} == {None}
 
 
 def test_the_weights_are_shares_of_the_expected_update_of_the_log_odds(tmp_path):
     """A policy that is right with chance p: the gradient of log pi by its log odds is r - p."""
     chances = [0.0, 0.1, 0.4, 0.75, 0.9, 1.0]
-    found = prospects(run(tmp_path / "run", solved(chances, 20)), ns=[4], best_of=2)
-    assert [(row["n"], row["k"]) for row in found["suggestion"]] == [(4, 2)]
+    tables = prospects(run(tmp_path / "run", solved(chances, 20)), ns=[4], best_of=2)
+    assert [(row["n"], row["k"]) for row in tables["suggestion"]] == [(4, 2)]
     outcomes = np.array(list(itertools.product([0.0, 1.0], repeat=4)))
     for method in METHODS_COMPARED:
-        given = advantages(outcomes, method, 2)
+        credit = advantages(outcomes, method, 2)
         updates = []
         for p in chances:
             likely = np.prod(np.where(outcomes > 0, p, 1 - p), axis=1)
-            updates.append((likely * (given * (outcomes - p)).sum(axis=1)).sum())
-        rows = [row for row in found["weights"] if row["method"] == method]
+            updates.append((likely * (credit * (outcomes - p)).sum(axis=1)).sum())
+        rows = [row for row in tables["weights"] if row["method"] == method]
         assert [row["problems"] for row in rows] == [1] * 6
         shares = [row["share"] for row in rows]
         np.testing.assert_allclose(shares, np.array(updates) / sum(updates), atol=1e-9)
@@ -99,17 +99,17 @@ def test_the_weights_are_shares_of_the_expected_update_of_the_log_odds(tmp_path)
 
 def test_the_numbers_needed_are_those_of_the_tests_power(tmp_path):
     chances = [0.1, 0.25, 0.5, 0.75]
-    found = prospects(
+    tables = prospects(
         run(tmp_path / "run", solved(chances, 20)), ns=[4], ks=[1, 8], differences=[0.05, 0.9]
     )
-    assert [(row["difference"], row["k"]) for row in found["needed"]] == [
+    assert [(row["difference"], row["k"]) for row in tables["needed"]] == [
         *((0.05, 1), (0.05, 8)),
         *((0.9, 1), (0.9, 8)),
     ]
-    for row in found["needed"][:2]:
+    for row in tables["needed"][:2]:
         expected = problems_needed(0.05, k=row["k"], samples=20, chances=chances)
         assert (row["problems"], row["seeds"]) == (expected, pairs_needed(0.05, 0.025))
-    assert [row["problems"] for row in found["needed"][2:]] == [None, None]
+    assert [row["problems"] for row in tables["needed"][2:]] == [None, None]
 
 
 def test_the_suggestion_follows_what_the_studies_found(tmp_path):
@@ -147,7 +147,7 @@ def test_groups_too_small_for_the_best_of_several_are_said_to_be_so(tmp_path, n)
 
 def test_what_is_not_allowed_is_refused(tmp_path):
     folder = run(tmp_path / "run", REWARDS)
-    for settings, said in {
+    for settings, message in {
         (
             "ns",
             (8, 16),
@@ -157,7 +157,7 @@ def test_what_is_not_allowed_is_refused(tmp_path):
         ("best_of", 0): "^best_of: must be an integer of 1 or more, got 0",
         ("differences", (0.0,)): "^difference: must be positive, got 0.0",
     }.items():
-        with pytest.raises(InvalidValueError, match=said):
+        with pytest.raises(InvalidValueError, match=message):
             prospects(folder, **dict([settings]))
     with pytest.raises(InvalidValueError, match=r"poorest problem \(0\)"):
         prospects(run(tmp_path / "unscored", [[np.nan] * 8]))

@@ -45,15 +45,15 @@ def run(tmp_path, verifier):
 
 def with_one_failure(folder):
     """Keep only the first stored failure of every problem of a run."""
-    found = read_jsonl(folder / "failures.jsonl", FailedTest.from_json)
-    write_jsonl(folder / "failures.jsonl", [f.to_json() for f in found if f.sample == 1])
+    failures = read_jsonl(folder / "failures.jsonl", FailedTest.from_json)
+    write_jsonl(folder / "failures.jsonl", [f.to_json() for f in failures if f.sample == 1])
     return folder
 
 
 def test_the_first_failed_test_of_the_first_failing_samples_is_stored(run):
-    found = list(read_jsonl(run() / "failures.jsonl", FailedTest.from_json))
-    assert [(f.problem_id, f.sample) for f in found] == [(p, s) for p in "pq" for s in (1, 2, 4)]
-    wrong, error, syntax, *_ = found
+    failures = list(read_jsonl(run() / "failures.jsonl", FailedTest.from_json))
+    assert [(f.problem_id, f.sample) for f in failures] == [(p, s) for p in "pq" for s in (1, 2, 4)]
+    wrong, error, syntax, *_ = failures
     assert (wrong.test, wrong.outcome) == (1, "wrong answer")
     assert (wrong.given, wrong.expected, wrong.got) == ("3\n", "6\n", "4\n")
     assert (error.test, error.outcome, error.got) == (0, "runtime error", "")
@@ -135,6 +135,6 @@ def test_a_training_beside_the_model_is_in_the_manifest(tiny_model, tmp_path, ve
     recipe = {"trainer": {"method": "grpo", "k": 8}, "prompt": {}}
     (model / "train.json").write_text(json.dumps({"recipe": recipe}))
     settings = SamplingSettings(samples=2, max_new_tokens=2)
-    found = evaluated(model, PROBLEMS, tmp_path / "run", settings=settings, verifier=verifier)
-    assert found.manifest["training"] == recipe
+    results = evaluated(model, PROBLEMS, tmp_path / "run", settings=settings, verifier=verifier)
+    assert results.manifest["training"] == recipe
     assert (tmp_path / "run" / "prompts.jsonl").read_text().count("\n") == 2

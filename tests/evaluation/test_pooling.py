@@ -48,12 +48,12 @@ def test_pooled_results_are_those_of_all_problems_at_once():
     for metric, by_k in whole.metrics.items():
         for k, cell in by_k.items():  # the values of the parts were rounded to six digits
             assert asdict(pooled.metrics[metric][k]) == pytest.approx(asdict(cell), abs=2e-6)
-    found, expected = pooled.entropy, whole.entropy
-    assert (found.samples, found.unit) == (expected.samples, "nats")
-    assert found.token_mean == pytest.approx(expected.token_mean, abs=1e-5)
-    assert found.tokens_mean == pytest.approx(expected.tokens_mean, abs=1e-5)
-    assert found.sequence.mean == pytest.approx(expected.sequence.mean, abs=1e-5)
-    assert found.sequence.histogram == expected.sequence.histogram
+    entropy, expected = pooled.entropy, whole.entropy
+    assert (entropy.samples, entropy.unit) == (expected.samples, "nats")
+    assert entropy.token_mean == pytest.approx(expected.token_mean, abs=1e-5)
+    assert entropy.tokens_mean == pytest.approx(expected.tokens_mean, abs=1e-5)
+    assert entropy.sequence.mean == pytest.approx(expected.sequence.mean, abs=1e-5)
+    assert entropy.sequence.histogram == expected.sequence.histogram
 
 
 def test_a_problem_that_every_part_has_counts_once():
@@ -109,8 +109,8 @@ def test_no_parts_are_refused():
 
 @given(st.lists(st.floats(0, 1e4), max_size=50))
 def test_histogram_counts_every_value_in_its_bin(values):
-    found = histogram(values)
-    width, counts = found.width, found.counts
+    bins = histogram(values)
+    width, counts = bins.width, bins.counts
     assert np.log2(width) == int(np.log2(width))
     assert sum(counts) == len(values)
     assert len(counts) <= 129

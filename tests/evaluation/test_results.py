@@ -55,8 +55,8 @@ def test_problems_with_different_numbers_of_samples():
 def test_an_unscored_sample_does_not_lower_the_largest_k():
     scores = [score("a", 0, 1.0), score("a", 1, None), score("b", 0, 0.5), score("b", 1, 1.0)]
     results = build_results(["a", "b"], None, scores, manifest={}, ks=[2])
-    found = results.metrics["max@k"][2]
-    assert (found.mean, found.problems) == (1.0, 1)  # "a" has one reward, so it drops out
+    mean = results.metrics["max@k"][2]
+    assert (mean.mean, mean.problems) == (1.0, 1)  # "a" has one reward, so it drops out
     short = [score("a", 0, 1.0), *scores[2:]]
     with pytest.raises(InvalidValueError, match="the 1 samples of a problem, got 2"):
         build_results(["a", "b"], None, short, manifest={}, ks=[2])

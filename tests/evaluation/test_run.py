@@ -32,8 +32,8 @@ def finished(tiny_model, problems, verifier, tmp_path_factory):
 
 
 def run(model, problems, out, verifier, *, batch_size=5, **changes):
-    given = {"settings": SETTINGS, "model_settings": ModelSettings(batch_size=batch_size)}
-    return evaluated(model, problems, out, verifier=verifier, **{**given, **changes})
+    defaults = {"settings": SETTINGS, "model_settings": ModelSettings(batch_size=batch_size)}
+    return evaluated(model, problems, out, verifier=verifier, **{**defaults, **changes})
 
 
 def steady_files(out):
@@ -78,10 +78,10 @@ def test_entropy_and_diversity_come_from_the_samples(finished):
     samples, _, results = steady_files(finished)
     rows = [json.loads(line) for line in samples.splitlines()]
     sequence = [r["entropy"] * r["tokens"] for r in rows]
-    found = results.entropy
-    assert found.sequence.mean == pytest.approx(sum(sequence) / 36, abs=1e-5)
-    assert found.token_mean == pytest.approx(sum(sequence) / sum(r["tokens"] for r in rows))
-    assert sum(found.sequence.histogram.counts) == 36
+    entropy = results.entropy
+    assert entropy.sequence.mean == pytest.approx(sum(sequence) / 36, abs=1e-5)
+    assert entropy.token_mean == pytest.approx(sum(sequence) / sum(r["tokens"] for r in rows))
+    assert sum(entropy.sequence.histogram.counts) == 36
     texts = [{r["completion"] for r in rows if r["problem_id"] == p} for p in ("p0", "p1", "p2")]
     assert results.per_problem.distinct == tuple(len(t) for t in texts)
     programs = [{program_key(text) for text in t} for t in texts]

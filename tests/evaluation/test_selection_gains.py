@@ -54,8 +54,8 @@ def by_hand(rewards, scores, k):
 def test_the_choice_by_a_score_is_the_mean_over_all_subsets(pairs):
     rewards, scores = (np.array(column) for column in zip(*pairs, strict=True))
     ks = list(range(1, len(rewards) + 1))
-    found = max_at_k(rewards, ks, selection=scores)
-    assert found == pytest.approx([by_hand(rewards, scores, k) for k in ks])
+    means = max_at_k(rewards, ks, selection=scores)
+    assert means == pytest.approx([by_hand(rewards, scores, k) for k in ks])
     assert max_at_k(rewards, ks, selection=rewards) == pytest.approx(max_at_k(rewards, ks))
     same = max_at_k(rewards, ks, selection=np.zeros(len(rewards)))
     assert same == pytest.approx(np.full(len(rewards), rewards.mean()))
@@ -77,29 +77,29 @@ def run(tmp_path):
     logprobs = {"p": [-4.0, -1.0, -3.0, -2.0], "q": [-1.0, -2.0, -3.0, -4.0]}
     scores = [
         Score(p, i, r, 0, 1, Outcome.SCORED, 0.0, columns={} if r is None else {"judge": float(r)})
-        for p, found in rewards.items()
-        for i, r in enumerate(found)
+        for p, values in rewards.items()
+        for i, r in enumerate(values)
     ]
     samples = [
         Sample(p, i, str(i % 2), tokens=2, logprob=value)
-        for p, found in logprobs.items()
-        for i, value in enumerate(found)
+        for p, values in logprobs.items()
+        for i, value in enumerate(values)
     ]
     write_run(tmp_path / "run", scores, samples)
     return tmp_path / "run"
 
 
 def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
-    found = selection_gains(run, ["likelihood", "judge", "majority"], ks=[1, 3])
-    assert list(found.gains) == ["truth", "likelihood", "judge", "majority", "random"]
-    assert found.gains["judge"].mean == pytest.approx(found.gains["truth"].mean)
-    assert found.gains["truth"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2, 1.0])
-    assert found.gains["likelihood"].mean[1] == pytest.approx((1 + 0) / 2)
+    selection = selection_gains(run, ["likelihood", "judge", "majority"], ks=[1, 3])
+    assert list(selection.gains) == ["truth", "likelihood", "judge", "majority", "random"]
+    assert selection.gains["judge"].mean == pytest.approx(selection.gains["truth"].mean)
+    assert selection.gains["truth"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2, 1.0])
+    assert selection.gains["likelihood"].mean[1] == pytest.approx((1 + 0) / 2)
     votes = [([0, 1, 0, 1], "0101"), ([0, 0, 1], "010")]
     by_votes = [np.mean([votes_by_hand(*problem, k) for problem in votes]) for k in (1, 3)]
-    assert found.gains["majority"].mean == pytest.approx(by_votes)
-    assert found.gains["random"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2] * 2)
-    assert (found.problems, found.left_out) == (2, 0)
+    assert selection.gains["majority"].mean == pytest.approx(by_votes)
+    assert selection.gains["random"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2] * 2)
+    assert (selection.problems, selection.left_out) == (2, 0)
 
 
 def test_few_problems_have_the_interval_that_their_results_have(run):
@@ -160,7 +160,7 @@ def test_every_rule_of_scorio_chooses_the_answer_of_most_votes_and_scores(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("way", "said"),
+    ("way", "message"),
     [
         ("scorio:mobb:judge", "unknown value 'scorio:mobb:judge'; allowed: scorio:best_of_maj"),
         ("scorio:filtered_vote", "names no scores; allowed: scorio:filtered_vote:COLUMN"),
@@ -168,8 +168,8 @@ def test_every_rule_of_scorio_chooses_the_answer_of_most_votes_and_scores(tmp_pa
         ("scorio:logit_weighted_vote:likelihood", "transform='logit' requires every valid score"),
     ],
 )
-def test_a_rule_of_scorio_that_cannot_choose_is_refused(run, way, said):
-    with pytest.raises(InvalidValueError, match=said):
+def test_a_rule_of_scorio_that_cannot_choose_is_refused(run, way, message):
+    with pytest.raises(InvalidValueError, match=message):
         selection_gains(run, [way], ks=[1])
 
 

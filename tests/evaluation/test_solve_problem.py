@@ -37,35 +37,35 @@ PROBLEM = Problem(
 
 
 def test_it_finds_what_an_evaluation_of_the_same_samples_finds(tiny_model, verifier, tmp_path):
-    given = {
+    arguments = {
         "settings": SETTINGS,
         "model_settings": ModelSettings(batch_size=1),
         "verifier": verifier,
     }
-    found = maxatk.solve(tiny_model, SOLVABLE, n=64, **given)
+    choice = maxatk.solve(tiny_model, SOLVABLE, n=64, **arguments)
     settings = dataclasses.replace(SETTINGS, samples=64)
-    evaluated(tiny_model, [SOLVABLE], tmp_path, **{**given, "settings": settings})
+    evaluated(tiny_model, [SOLVABLE], tmp_path, **{**arguments, "settings": settings})
     scores = rows_of(tmp_path / "scores.jsonl")
-    drawn = len(found.rewards)
-    assert list(found.rewards) == [score["reward"] for score in scores[:drawn]]
-    assert found.outcomes == Counter(score["outcome"] for score in scores[:drawn])
+    drawn = len(choice.rewards)
+    assert list(choice.rewards) == [score["reward"] for score in scores[:drawn]]
+    assert choice.outcomes == Counter(score["outcome"] for score in scores[:drawn])
     first = [score["reward"] for score in scores].index(1.0)
     assert first < drawn < 64  # it stops after a program that passes
-    assert (found.sample, found.reward, found.passed, found.total) == (first, 1.0, 2, 2)
-    assert found.solved
-    assert found.completion == rows_of(tmp_path / "samples.jsonl")[first]["completion"]
-    assert verifier.verify(found.program, SOLVABLE.tests).reward == 1.0
+    assert (choice.sample, choice.reward, choice.passed, choice.total) == (first, 1.0, 2, 2)
+    assert choice.solved
+    assert choice.completion == rows_of(tmp_path / "samples.jsonl")[first]["completion"]
+    assert verifier.verify(choice.program, SOLVABLE.tests).reward == 1.0
 
 
 def test_an_unsolved_problem_gives_the_best_there_is(tiny_model, verifier):
     reports = []
-    found = solve(
+    choice = solve(
         *(tiny_model, HARD),
         **{"n": 12, "settings": SETTINGS, "verifier": verifier},
         progress=lambda *report: reports.append(report),
     )
-    assert (found.reward, found.passed, found.solved) == (0.5, 1, False)
-    assert found.rewards.index(0.5) == found.sample
+    assert (choice.reward, choice.passed, choice.solved) == (0.5, 1, False)
+    assert choice.rewards.index(0.5) == choice.sample
     assert reports == sorted(reports)
     assert reports[-1] == (12, 12)
 
@@ -84,9 +84,9 @@ class Lost(Verifier):
 
 def test_programs_that_could_not_be_verified_are_no_zeros(tiny_model):
     with Lost(workers=1) as lost:
-        given = {"settings": SETTINGS, "verifier": lost}
-        some = solve(tiny_model, HARD, n=24, **given)
-        none = solve(tiny_model, SOLVABLE, n=1, **given)
+        arguments = {"settings": SETTINGS, "verifier": lost}
+        some = solve(tiny_model, HARD, n=24, **arguments)
+        none = solve(tiny_model, SOLVABLE, n=1, **arguments)
     assert some.rewards[::2] == (None,) * 12
     assert some.sample % 2 == 1
     assert (none.program, none.reward, none.solved, none.rewards) == (None, None, False, (None,))
@@ -136,22 +136,22 @@ def test_an_evaluation_stores_the_share_of_visible_tests(drawn):
 
 def test_the_likeliest_sample_and_that_of_most_visible_tests(tiny_model, verifier, drawn):
     samples, scores = drawn
-    found = chosen(tiny_model, verifier, "likelihood")
-    assert found.rewards == pytest.approx([sample["logprob"] for sample in samples])
-    assert found.reward == max(found.rewards)
-    assert found.completion == samples[found.sample]["completion"]
+    choice = chosen(tiny_model, verifier, "likelihood")
+    assert choice.rewards == pytest.approx([sample["logprob"] for sample in samples])
+    assert choice.reward == max(choice.rewards)
+    assert choice.completion == samples[choice.sample]["completion"]
     visible = [row["columns"]["visible_tests"] for row in scores]
-    found = chosen(tiny_model, verifier, "visible-tests")
-    assert list(found.rewards) == visible
-    assert found.sample == visible.index(max(visible))
+    choice = chosen(tiny_model, verifier, "visible-tests")
+    assert list(choice.rewards) == visible
+    assert choice.sample == visible.index(max(visible))
 
 
 def test_the_program_that_most_samples_write(tiny_model, verifier, drawn):
     keys = [program_key(extract_code(sample["completion"])) for sample in drawn[0]]
     counts = Counter(keys)
-    found = chosen(tiny_model, verifier, "majority")
-    assert list(found.rewards) == [counts[key] for key in keys]
-    assert counts[keys[found.sample]] == max(counts.values())
+    choice = chosen(tiny_model, verifier, "majority")
+    assert list(choice.rewards) == [counts[key] for key in keys]
+    assert counts[keys[choice.sample]] == max(counts.values())
 
 
 @pytest.mark.parametrize("by", ["oracle", "answer", "own.py:function"])

@@ -41,14 +41,14 @@ def test_human_eval_completions_continue_the_prompt(tmp_path):
         {"task_id": "HumanEval/b", "completion": "    return 0\n"},
         {"task_id": "HumanEval/a", "completion": "    return 2\n"},
     ]
-    found = read_submissions(write(tmp_path, *rows), PROBLEMS)
-    assert [(f.sample.problem_id[-1], f.sample.sample) for f in found] == [
+    submissions = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert [(f.sample.problem_id[-1], f.sample.sample) for f in submissions] == [
         ("a", 0),
         ("b", 0),
         ("a", 1),
     ]
-    assert found[2].program == "def a(x):\n    return 2\n"
-    assert found[2].sample.completion == "    return 2\n"
+    assert submissions[2].program == "def a(x):\n    return 2\n"
+    assert submissions[2].sample.completion == "    return 2\n"
 
 
 def test_a_completion_continues_the_starter_code_of_a_prompt_in_words(tmp_path):
@@ -57,17 +57,17 @@ def test_a_completion_continues_the_starter_code_of_a_prompt_in_words(tmp_path):
         {"task_id": "HumanEval/a", "completion": "    return x\n"},
         {"task_id": "HumanEval/a", "completion": "```python\ndef a(x):\n    return 1\n```"},
     ]
-    found = read_submissions(write(tmp_path, *rows), {"HumanEval/a": asked})
-    programs = [each.program.strip() for each in found]
+    submissions = read_submissions(write(tmp_path, *rows), {"HumanEval/a": asked})
+    programs = [submission.program.strip() for submission in submissions]
     assert programs == ["def a(x):\n    return x", "def a(x):\n    return 1"]
 
 
 @pytest.mark.parametrize("token", ["<|endoftext|>", "<|im_end|>", "</s>"])
 def test_special_tokens_behind_a_continuation_are_cut_off(tmp_path, token):
     rows = [{"task_id": "HumanEval/a", "completion": f"    return x\n{token}"}]
-    found = read_submissions(write(tmp_path, *rows), PROBLEMS)
-    assert found[0].program == "def a(x):\n    return x\n"
-    assert found[0].sample.completion == f"    return x\n{token}"
+    submissions = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert submissions[0].program == "def a(x):\n    return x\n"
+    assert submissions[0].sample.completion == f"    return x\n{token}"
 
 
 def test_a_continuation_that_never_stops_thinking_is_no_program(tmp_path):
@@ -77,8 +77,8 @@ def test_a_continuation_that_never_stops_thinking_is_no_program(tmp_path):
 
 def test_evalplus_solutions_are_whole_programs(tmp_path):
     rows = [{"task_id": "HumanEval/a", "solution": "def a(x): return x", "completion": "no"}]
-    (found,) = read_submissions(write(tmp_path, *rows), PROBLEMS)
-    assert found.program == found.sample.completion == "def a(x): return x"
+    (submission,) = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert submission.program == submission.sample.completion == "def a(x): return x"
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_sample_that_occurs_twice_is_refused(tmp_path):
 
 def test_an_id_without_its_benchmark_names_one_problem_or_none(tmp_path):
     problems = {name: Problem(name, "p") for name in ("a/1", "b/1", "b/2")}
-    (found,) = read_submissions(write(tmp_path, {"task_id": "2", "completion": ""}), problems)
-    assert found.sample.problem_id == "b/2"
+    (submission,) = read_submissions(write(tmp_path, {"task_id": "2", "completion": ""}), problems)
+    assert submission.sample.problem_id == "b/2"
     with pytest.raises(DataError, match="unknown problem '1'"):
         read_submissions(write(tmp_path, {"task_id": "1", "completion": ""}), problems)
 

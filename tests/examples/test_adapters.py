@@ -80,7 +80,7 @@ def test_skyrl(load):
     mask = torch.ones_like(tokens)
     mask[::2, 2] = 0
     with pytest.warns(UserWarning, match="1 of 4 groups have fewer than 4"):  # the row that pads
-        found, returns = registered["maxatk"](
+        estimates, returns = registered["maxatk"](
             token_level_rewards=tokens,
             response_mask=mask,
             index=[*IDS, "pad0"],
@@ -91,7 +91,7 @@ def test_skyrl(load):
             config=None,
         )
     wanted = torch.tensor([*expected(), 0.0]).float()[:, None] * mask
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(estimates, wanted)
     torch.testing.assert_close(returns, wanted)
 
 
@@ -105,10 +105,10 @@ def test_slime(load):
 
     samples = [Sample(i, {"score": r}) for i, r in zip(IDS, REWARDS, strict=True)]
     args = types.SimpleNamespace(reward_key="score")
-    raw, found = load("slime_adapter.py").post_process(args, samples)
+    raw, estimates = load("slime_adapter.py").post_process(args, samples)
     assert raw == REWARDS
-    assert isinstance(found, list)
-    np.testing.assert_allclose(found, expected())
+    assert isinstance(estimates, list)
+    np.testing.assert_allclose(estimates, expected())
 
 
 def test_slime_with_rollouts_of_several_samples(load):
@@ -180,12 +180,12 @@ def test_prime_rl(load, rewards):
 def test_tinker(load, groups):
     train = types.SimpleNamespace(compute_advantages=None)
     load("tinker_adapter.py", tinker_cookbook__rl={"train": train})
-    given = [types.SimpleNamespace(get_total_rewards=lambda g=g: list(g)) for g in groups]
-    found = train.compute_advantages(given)
-    assert len(found) == len(groups)
-    for own, rewards in zip(found, groups, strict=True):
+    trajectories = [types.SimpleNamespace(get_total_rewards=lambda g=g: list(g)) for g in groups]
+    estimates = train.compute_advantages(trajectories)
+    assert len(estimates) == len(groups)
+    for row, rewards in zip(estimates, groups, strict=True):
         wanted = expected_of(rewards) if len(rewards) >= 4 else np.zeros(len(rewards))
-        torch.testing.assert_close(own, torch.tensor(wanted).float())
+        torch.testing.assert_close(row, torch.tensor(wanted).float())
 
 
 @pytest.mark.parametrize(
@@ -201,13 +201,13 @@ def test_rllm(load, groups):
         "rllm_adapter.py",
         rllm__trainer__algorithms__advantage={"register_rllm_adv_estimator": register},
     )
-    found, returns = registered["other"](
+    estimates, returns = registered["other"](
         rewards=[np.array(g) for g in groups], algorithm_config=None, traj_groups=None
     )
-    for own, rewards in zip(found, groups, strict=True):
+    for row, rewards in zip(estimates, groups, strict=True):
         wanted = expected_of(rewards) if len(rewards) >= 4 else np.zeros(len(rewards))
-        np.testing.assert_allclose(own, wanted)
-    assert returns is found
+        np.testing.assert_allclose(row, wanted)
+    assert returns is estimates
 
 
 def test_nemo_rl(load):
@@ -218,7 +218,7 @@ def test_nemo_rl(load):
     )  # they differ in one token in the middle
     prompts[:, 600] = torch.tensor([ord(name) for name in IDS])
     mask = torch.ones(len(IDS), 4)
-    found = grpo.GRPOAdvantageEstimator().compute_advantage(
+    estimates = grpo.GRPOAdvantageEstimator().compute_advantage(
         prompt_ids=prompts,
         rewards=torch.tensor(REWARDS),
         mask=mask,
@@ -226,8 +226,8 @@ def test_nemo_rl(load):
         logprobs_policy=None,
         logprobs_reference=None,
     )
-    assert found.shape == mask.shape
-    torch.testing.assert_close(found, torch.tensor(expected()).float()[:, None] * mask)
+    assert estimates.shape == mask.shape
+    torch.testing.assert_close(estimates, torch.tensor(expected()).float()[:, None] * mask)
 
 
 def test_openrlhf(load):
@@ -304,6 +304,6 @@ def test_unsloth(load, monkeypatch):
     assert (model, tokenizer, len(prompts)) == ("model and adapter", "tokenizer", 2)
     assert args.scale_rewards in (False, "none")
     texts = ["1", "1a", "b", "c2", "123d", "", "e", "4"]
-    found = reward(prompts=["p"] * 8, completions=texts, args=args)
+    rewards = reward(prompts=["p"] * 8, completions=texts, args=args)
     wanted = expected_of([1.0, 0.5, 0.0, 0.5, 0.75, 0.0, 0.0, 1.0], "bon_centred")
-    np.testing.assert_allclose(found, wanted, atol=1e-15)
+    np.testing.assert_allclose(rewards, wanted, atol=1e-15)

@@ -58,8 +58,8 @@ def test_the_advantages_are_those_of_the_package(trained):
     for group in groups:
         rewards = np.array([[sample["reward"] for sample in group["samples"]]])
         expected = SAMPLES * advantages(rewards, "bon_off_policy_exact", group["k"])
-        found = [sample["advantage"] for sample in group["samples"]]
-        np.testing.assert_allclose(found, expected[0], atol=1e-6)
+        logged = [sample["advantage"] for sample in group["samples"]]
+        np.testing.assert_allclose(logged, expected[0], atol=1e-6)
 
 
 def test_the_weights_have_moved(trained):

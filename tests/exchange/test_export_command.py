@@ -59,15 +59,15 @@ def test_rows_for_sft_have_the_weights_of_best_of_k(maxatk, tmp_path):
     command = ("export", "run", "--to", "sft", "--problems", "p.jsonl", "--out", "sft.jsonl")
     done = maxatk(*command, "--k", "2")
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
-    assert [row["completion"][0]["content"] for row in found] == ["a0", "a2", "a3"]
-    assert [row["weight"] for row in found] == pytest.approx([1 / 6, 2 / 3, 1 / 6])
-    assert found[0]["prompt"] == [{"role": "user", "content": "do a"}]
+    examples = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
+    assert [row["completion"][0]["content"] for row in examples] == ["a0", "a2", "a3"]
+    assert [row["weight"] for row in examples] == pytest.approx([1 / 6, 2 / 3, 1 / 6])
+    assert examples[0]["prompt"] == [{"role": "user", "content": "do a"}]
 
     done = maxatk(*command, "--k", "2", "--draws", "6")
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
-    drawn = [(row["completion"][0]["content"], row["weight"]) for row in found]
+    examples = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
+    drawn = [(row["completion"][0]["content"], row["weight"]) for row in examples]
     assert drawn == [("a0", 1.0), *[("a2", 1.0)] * 4, ("a3", 1.0)]
 
 
@@ -94,8 +94,8 @@ def test_the_hub_gets_a_card_samples_and_results_that_its_package_reads(maxatk, 
     done = maxatk(*command)
     assert done.returncode == 0, done.stderr
     card = ModelCard.load(tmp_path / "page" / "README.md")
-    found = {result.metric_name: result.metric_value for result in card.data.eval_results}
-    assert found["max@1"] == pytest.approx(run.metrics["max@k"][1].mean)
+    metrics = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert metrics["max@1"] == pytest.approx(run.metrics["max@k"][1].mean)
     assert card.data.eval_results[0].dataset_type == "openai/gsm8k"
     stored = yaml.safe_load((tmp_path / "page" / ".eval_results" / "gsm8k.yaml").read_text())
     (entry,) = parse_eval_result_entries(stored)

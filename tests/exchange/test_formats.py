@@ -57,8 +57,8 @@ def test_choices_of_a_batch_are_samples_and_so_are_numbered_requests(tmp_path):
         ("q", 3, "print(0)"),
     ]
     problems = {p: Problem(p, "", (TestCase(input="", output="0"),)) for p in "pq"}
-    found = read_submissions(tmp_path / "log.jsonl", problems, log_format="openai-batch")
-    assert [f.program for f in found] == ["print(0)", "print(1)", "print(0)"]
+    submissions = read_submissions(tmp_path / "log.jsonl", problems, log_format="openai-batch")
+    assert [f.program for f in submissions] == ["print(0)", "print(1)", "print(0)"]
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_a_dump_of_verl_is_grouped_by_its_input(tmp_path):
 def test_one_prompt_with_two_answers_is_two_problems(tmp_path):
     long = "x" * 100  # stands in the id as a hash
     rows = [{**VERL, "gts": gts, "score": score} for gts in ("2", "3", long) for score in (0, 1)]
-    found = read_log(write(tmp_path, {**VERL, "input": "b"}, *rows))
-    first, *others = [row.problem_id for row in found]
+    samples = read_log(write(tmp_path, {**VERL, "input": "b"}, *rows))
+    first, *others = [row.problem_id for row in samples]
     assert first == "b"
     assert others[:4] == ["user\n1+1= [answer 2]"] * 2 + ["user\n1+1= [answer 3]"] * 2
     assert (others[4] == others[5], len(set(others))) == (True, 3)
-    assert [row.sample for row in found] == [0, 0, 1, 0, 1, 0, 1]
-    assert {row.prompt for row in found[1:]} == {VERL["input"]}
+    assert [row.sample for row in samples] == [0, 0, 1, 0, 1, 0, 1]
+    assert {row.prompt for row in samples[1:]} == {VERL["input"]}
     # The ids do not hang on the order of the rows.
     again = read_log(write(tmp_path, *reversed(rows)))
     assert {row.problem_id for row in again} == set(others)
@@ -134,8 +134,8 @@ def test_a_code_list_gives_programs_and_after_its_evaluation_rewards(tmp_path):
         )
         for name in "ab"
     }
-    found = read_submissions(path, problems, log_format="livecodebench")
-    assert [(f.sample.problem_id, f.program) for f in found[:2]] == [
+    submissions = read_submissions(path, problems, log_format="livecodebench")
+    assert [(f.sample.problem_id, f.program) for f in submissions[:2]] == [
         ("livecodebench/abc301_a", "print(1)"),
         ("livecodebench/abc301_a", "print(2)"),
     ]
@@ -220,8 +220,8 @@ def test_a_mapping_leaves_the_rows_of_another_filter_out(tmp_path):
 
 def test_a_conversation_under_another_name_is_one_text_of_a_row(tmp_path):
     asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2="}]
-    said = [{"role": "assistant", "content": "4"}]
-    path = write(tmp_path, {"problem_id": "p", "asked": asked, "said": said, "reward": 1.0})
+    reply = [{"role": "assistant", "content": "4"}]
+    path = write(tmp_path, {"problem_id": "p", "asked": asked, "said": reply, "reward": 1.0})
     (row,) = read_log(path, mapping={"prompt": "asked", "completion": "said"})
     assert (row.prompt, row.completion) == ("Be brief.\n2+2=", "4")
 
@@ -230,9 +230,9 @@ def test_a_scorer_of_inspect_that_gives_no_number_leaves_the_others_usable():
     scores = {"match": "C", "judge": {"style": 0.5, "truth": 1.0}}
     row = {"id": "p", "epoch": 2, "input": "2+2=", "target": "4", "completion": "4"}
     convert = FORMATS["inspect"].convert
-    (found,) = convert({**row, "scores": scores}, {"scorer": "match"})
-    assert (found.sample, found.reward, found.columns) == (1, 1.0, {"match": 1.0})
+    (sample,) = convert({**row, "scores": scores}, {"scorer": "match"})
+    assert (sample.sample, sample.reward, sample.columns) == (1, 1.0, {"match": 1.0})
     with pytest.raises(DataError, match=r"field 'scores.judge': must be a finite number"):
         convert({**row, "scores": scores}, {"scorer": "judge"})
-    (found,) = convert({**row, "scores": scores}, {"reward": "scores.judge.style"})
-    assert found.columns == {"match": 1.0}
+    (sample,) = convert({**row, "scores": scores}, {"reward": "scores.judge.style"})
+    assert sample.columns == {"match": 1.0}

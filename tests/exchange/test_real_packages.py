@@ -82,11 +82,11 @@ def inspect_log(tmp_path_factory):
 @needs("inspect_ai")
 def test_a_log_of_inspect_gives_one_sample_an_epoch(inspect_log, tmp_path):
     rows = read_log(inspect_log, log_format="inspect", mapping={"scorer": "includes"})
-    found = {(r.problem_id, r.sample): (r.completion, r.reward, r.answer, r.prompt) for r in rows}
-    assert len(found) == 6
-    assert found["a", 0] == ("2", 1.0, "2", "1+1=")
-    assert found["a", 1] == ("two 2", 1.0, "2", "1+1=")
-    assert found["a", 2] == ("4", 0.0, "2", "1+1=")
+    samples = {(r.problem_id, r.sample): (r.completion, r.reward, r.answer, r.prompt) for r in rows}
+    assert len(samples) == 6
+    assert samples["a", 0] == ("2", 1.0, "2", "1+1=")
+    assert samples["a", 1] == ("two 2", 1.0, "2", "1+1=")
+    assert samples["a", 2] == ("4", 0.0, "2", "1+1=")
     results = score_rewards(
         inspect_log, tmp_path / "x", log_format="inspect", mapping={"scorer": "exact"}
     )
@@ -281,8 +281,8 @@ def test_results_of_evalplus(tmp_path):
     )
     path = tmp_path / "samples_eval_results.json"
     rows = read_log(path, log_format="evalplus")
-    found = {(r.problem_id[-1], r.sample): (r.reward, dict(r.columns)) for r in rows}
-    assert found == {
+    scores = {(r.problem_id[-1], r.sample): (r.reward, dict(r.columns)) for r in rows}
+    assert scores == {
         ("a", 0): (1.0, {"base": 1.0, "plus": 1.0}),
         ("a", 1): (0.0, {"base": 1.0, "plus": 0.0}),
         ("b", 0): (0.0, {"base": 0.0, "plus": 0.0}),

@@ -78,8 +78,8 @@ def test_fields_are_taken_from_where_the_mapping_says(tmp_path):
         for row in ROWS
     ]
     mapping = {"problem_id": "task.name", "reward": "judges.1.score"}
-    found = read_log(write(tmp_path, rows, "x.jsonl"), mapping=mapping)
-    assert [(r.problem_id, r.sample, r.reward) for r in found] == [
+    samples = read_log(write(tmp_path, rows, "x.jsonl"), mapping=mapping)
+    assert [(r.problem_id, r.sample, r.reward) for r in samples] == [
         (row["problem_id"], row["sample"], row["reward"]) for row in ROWS
     ]
     with pytest.raises(InvalidValueError, match=r"unknown value 'rewards'.*did you mean 'reward'"):
@@ -193,21 +193,21 @@ def dump(folder, step, rewards):
 
 
 @pytest.mark.parametrize(
-    "given", [["dumps"], ["dumps/*.jsonl"], ["dumps/10.jsonl", "dumps/9.jsonl"]]
+    "paths", [["dumps"], ["dumps/*.jsonl"], ["dumps/10.jsonl", "dumps/9.jsonl"]]
 )
-def test_dumps_of_a_training_become_max_at_k_over_its_steps(maxatk, tmp_path, given):
+def test_dumps_of_a_training_become_max_at_k_over_its_steps(maxatk, tmp_path, paths):
     steps = {9: {"p": [0, 0.5], "q": [1, 0]}, 10: {"p": [1, 0.5], "r": [1, 1]}}
     for step, rewards in steps.items():
         dump(tmp_path / "dumps", step, rewards)
-    done = maxatk("score", "--rewards", *given, "--out", "curve", "--output-format", "json")
+    done = maxatk("score", "--rewards", *paths, "--out", "curve", "--output-format", "json")
     assert done.returncode == 0, done.stderr
-    found = {
+    curve = {
         (row["step"], row["k"]): row["mean"]
         for row in json.loads(done.stdout)["steps"]
         if row["metric"] == "max@k"
     }
-    assert found == {(9, 1): 0.375, (9, 2): 0.75, (10, 1): 0.875, (10, 2): 1.0}
-    assert list(found) == [(9, 1), (9, 2), (10, 1), (10, 2)]
+    assert curve == {(9, 1): 0.375, (9, 2): 0.75, (10, 1): 0.875, (10, 2): 1.0}
+    assert list(curve) == [(9, 1), (9, 2), (10, 1), (10, 2)]
     page = maxatk("report", "curve/10", "--train", "rl=curve", "--out", "page.html")
     assert page.returncode == 0, page.stderr
     assert "max@2" in (tmp_path / "page.html").read_text()
@@ -222,9 +222,9 @@ def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
     assert "names that end in their steps" in done.stderr
     done = maxatk("score", "--rewards", "none/*.csv", "--out", "curve")
     assert (done.returncode, "no file ending in" in done.stderr) == (2, True)
-    for given in (["2.csv"], ["1.csv", "2.csv"]):
+    for paths in (["2.csv"], ["1.csv", "2.csv"]):
         write(tmp_path, ROWS, "1.csv")
-        done = maxatk("score", "--rewards", *given, "--out", "curve")
+        done = maxatk("score", "--rewards", *paths, "--out", "curve")
         assert (done.returncode, done.stderr) == (2, "maxatk: 2.csv: no such file\n")
     done = maxatk("score", "--rewards", "1.csv", "none*.csv", "--out", "curve")
     assert (done.returncode, done.stderr.endswith("at none*.csv\n")) == (2, True)

@@ -18,13 +18,13 @@ from maxatk.jsonl import write_jsonl
 def a_trace(text, score, *, name="solver", trainable=True):
     """One trace as `Episode.to_record` writes it, without what is None."""
     asked = {"message": {"role": "user", "content": "Add."}, "sampled": False, "token_ids": []}
-    said = {"message": {"role": "assistant", "content": text}, "sampled": True, "parent": 0}
+    reply = {"message": {"role": "assistant", "content": text}, "sampled": True, "parent": 0}
     rewards = {"correct": {"score": score, "weight": 1.0}, "style": {"score": 1.0, "weight": 0.5}}
     return {
         "version": 1,
         "id": text,
         "agent": {"config": {}, "name": name, "trainable": trainable},
-        "nodes": [asked, said],
+        "nodes": [asked, reply],
         "rewards": rewards if score is not None else {},
         "metrics": {"length": 3.0},
         "ok": score is not None,

@@ -15,10 +15,10 @@ REWARDS = {"p0": [0.0, 1.0, 0.5], "p1": [1.0, 0.0]}
 
 def read(path, **mapping):
     samples = read_log(path, mapping=mapping)
-    found = {}
+    rewards = {}
     for sample in samples:
-        found.setdefault(sample.problem_id, {})[sample.sample] = sample.reward
-    return found
+        rewards.setdefault(sample.problem_id, {})[sample.sample] = sample.reward
+    return rewards
 
 
 EXPECTED = {name: dict(enumerate(rewards)) for name, rewards in REWARDS.items()}

@@ -56,17 +56,17 @@ def test_output_is_what_an_interpreter_of_its_own_prints():
         for operations in [(), *((s,) for s in STAGES), *itertools.pairwise(STAGES)]
         for answer in ANSWERS
     ]
-    cases = [(pipeline, given) for pipeline in chosen for given in inputs]
-    task = [(pipeline.source, " ".join(map(str, given)) + "\n") for pipeline, given in cases]
+    cases = [(pipeline, values) for pipeline in chosen for values in inputs]
+    task = [(pipeline.source, " ".join(map(str, values)) + "\n") for pipeline, values in cases]
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL], input=json.dumps(task), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [pipeline.output(given) for pipeline, given in cases]
+    assert json.loads(done.stdout) == [pipeline.output(values) for pipeline, values in cases]
 
 
 @pytest.mark.parametrize(
-    ("operations", "answer", "given", "expected"),
+    ("operations", "answer", "values", "expected"),
     [
         (["sort"], "all", [3, -1, 2], "-1 2 3\n"),
         (["size", "two"], "all", [-3, 1, 2], "1 2\n"),
@@ -78,19 +78,19 @@ def test_output_is_what_an_interpreter_of_its_own_prints():
         (["half"], "spread", [-3, 3], "3\n"),
     ],
 )
-def test_examples_by_hand(operations, answer, given, expected):
+def test_examples_by_hand(operations, answer, values, expected):
     by_name = {stage.name: stage for stage in [*STAGES, *ANSWERS]}
     pipeline = Pipeline(tuple(by_name[name] for name in (*operations, answer)))
-    assert pipeline.output(given) == expected
+    assert pipeline.output(values) == expected
 
 
 @given(pipelines, numbers)
-def test_output_leaves_its_argument_alone_and_is_one_line(pipeline, given):
-    before = list(given)
-    output = pipeline.output(given)
-    assert given == before
+def test_output_leaves_its_argument_alone_and_is_one_line(pipeline, values):
+    before = list(values)
+    output = pipeline.output(values)
+    assert values == before
     assert output is None or (output.endswith("\n") and output.count("\n") == 1)
-    assert pipeline.output(given) == output
+    assert pipeline.output(values) == output
 
 
 @given(pipelines)

@@ -138,10 +138,10 @@ def test_the_loss_is_that_of_the_completions_tokens_and_their_end(tokenizer, cor
     nats = []
     model.requires_grad_(False)
     for prompt, completion in batch:
-        given = tokenizer.encode(prompt)
+        prompt_ids = tokenizer.encode(prompt)
         wanted = [*tokenizer.encode(completion), tokenizer.eos_token_id]
-        logits = model(input_ids=torch.tensor([given + wanted])).logits[0]
-        log_probs = logits.log_softmax(-1)[len(given) - 1 : -1]
+        logits = model(input_ids=torch.tensor([prompt_ids + wanted])).logits[0]
+        log_probs = logits.log_softmax(-1)[len(prompt_ids) - 1 : -1]
         nats += [-float(row[token]) for row, token in zip(log_probs, wanted, strict=True)]
     assert losses == [pytest.approx(sum(nats) / len(nats), rel=1e-4)]
 

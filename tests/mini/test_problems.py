@@ -64,14 +64,14 @@ def test_a_prompt_has_a_word_a_stage_two_examples_and_the_end_mark(many):
         for word, stage in zip(words.split(), made.pipeline.stages, strict=True):
             assert word in (stage.name, stage.category)
         for example in examples:
-            given, output = example.split(" >")
-            assert made.pipeline.output(list(map(int, given.split()))).strip() == output.strip()
+            line, output = example.split(" >")
+            assert made.pipeline.output(list(map(int, line.split()))).strip() == output.strip()
 
 
 def test_inputs_are_short_and_small(many):
     numbers = [[int(n) for n in t.input.split()] for p in many for t in p.problem.tests]
-    assert {len(given) for given in numbers} == {1, 2, 3, 4}
-    flat = [number for given in numbers for number in given]
+    assert {len(row) for row in numbers} == {1, 2, 3, 4}
+    flat = [number for row in numbers for number in row]
     assert (min(flat), max(flat)) == (-5, 9)
 
 

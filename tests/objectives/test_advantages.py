@@ -43,8 +43,8 @@ def legal_methods():
 
 
 def name_of(method):
-    own = {weights: name for name, weights in WEIGHTS.items()}
-    credit = own.get(method.credit, method.credit)
+    names = {weights: name for name, weights in WEIGHTS.items()}
+    credit = names.get(method.credit, method.credit)
     return f"{credit}-{method.correction}-{method.baseline}-{method.scale}"
 
 
@@ -131,8 +131,8 @@ def test_on_policy_equals_enumeration(method):
 def test_ratios_of_one_are_on_policy(method, form):
     rewards, _ = groups(7)
     for k in set(ks_of(method, 7)) & {1, 2, 4, 7}:
-        given = found(rewards, method, k, log_ratios=np.zeros_like(rewards), form=form)
-        np.testing.assert_allclose(given, found(rewards, method, k), rtol=1e-9, atol=1e-11)
+        with_ratios = found(rewards, method, k, log_ratios=np.zeros_like(rewards), form=form)
+        np.testing.assert_allclose(with_ratios, found(rewards, method, k), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("correction", ["first_order", "exact"])

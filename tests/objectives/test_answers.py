@@ -45,8 +45,8 @@ def exact_majority(counts, right, k):
             more = Counter()
             for (votes, tied), subsets_so_far in ways.items():
                 for taken in range(min(rival, won, k - votes) + 1):
-                    own = subsets_so_far * math.comb(rival, taken)
-                    more[votes + taken, tied + (taken == won)] += own
+                    subset_count = subsets_so_far * math.comb(rival, taken)
+                    more[votes + taken, tied + (taken == won)] += subset_count
             ways = more
         total += sum(Fraction(w, tied) for (votes, tied), w in ways.items() if votes == k)
     return float(total / math.comb(sum(counts), k))

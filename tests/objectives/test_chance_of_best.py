@@ -33,8 +33,8 @@ def test_it_is_the_share_of_the_subsets_that_keep_the_sample(rewards, k):
         with pytest.raises(InvalidValueError, match="k: "):
             chance_of_best(rewards, k)
         return
-    found = chance_of_best(np.array(rewards, float), k)
-    np.testing.assert_allclose(found, enumerated(rewards, k), atol=1e-14)
+    chances = chance_of_best(np.array(rewards, float), k)
+    np.testing.assert_allclose(chances, enumerated(rewards, k), atol=1e-14)
 
 
 def test_the_rewards_times_their_chances_are_max_at_k_in_every_shape():
@@ -54,5 +54,5 @@ def test_flat_rewards_with_groups_and_ragged_lists_keep_their_form():
 
 def test_a_group_with_too_few_samples_keeps_none_and_is_said():
     with pytest.warns(UserWarning, match="1 of 2 groups have fewer than 2 samples"):
-        found = chance_of_best([[1.0], [0.0, 1.0]], 2)
-    np.testing.assert_allclose(np.concatenate(found), [0, 0, 1])
+        chances = chance_of_best([[1.0], [0.0, 1.0]], 2)
+    np.testing.assert_allclose(np.concatenate(chances), [0, 0, 1])

@@ -136,9 +136,9 @@ def test_groups_that_are_large_enough_give_no_warning():
 def test_a_group_of_one_is_named_because_it_has_nothing_to_be_compared_with(method):
     one = r"1 of 2 groups have fewer than 2 samples, the first of them 'b'; their advantages are 0"
     with pytest.warns(UserWarning, match=one) as caught:
-        found = advantages([1.0, 0.0, 1.0], method, k=1, groups=["a", "a", "b"])
+        by_sample = advantages([1.0, 0.0, 1.0], method, k=1, groups=["a", "a", "b"])
     assert [warning.filename for warning in caught] == [__file__]
-    assert found[2] == 0
+    assert by_sample[2] == 0
     for rewards, count in (([[1.0, 0.0], [1.0]], "1 of 2"), ([[1.0], [0.5]], "2 of 2")):
         with pytest.warns(UserWarning, match=f"{count} groups .* the first of them [01];"):
             advantages(rewards, method, k=1)
@@ -261,11 +261,11 @@ def test_a_mask_is_a_sample_without_a_score():
 def test_lists_of_tensors_are_taken_whatever_their_lengths(dtype, sizes, grad):
     rows = [torch.arange(float(n)).to(dtype).requires_grad_(grad) for n in sizes]
     want = advantages([row.tolist() for row in rows], k=1)
-    for own, row in zip(advantages(rows, k=1), want, strict=True):
-        np.testing.assert_allclose(own, row)
+    for advantage_row, row in zip(advantages(rows, k=1), want, strict=True):
+        np.testing.assert_allclose(advantage_row, row)
     nested = [list(row) for row in rows]
-    for own, row in zip(advantages(nested, k=1), want, strict=True):
-        np.testing.assert_allclose(own, row)
+    for advantage_row, row in zip(advantages(nested, k=1), want, strict=True):
+        np.testing.assert_allclose(advantage_row, row)
 
 
 def test_samples_without_an_answer_share_one():

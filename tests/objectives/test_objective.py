@@ -29,7 +29,7 @@ def objective(method="bon_loo1", k=3, **settings):
 def test_k_moves_one_way_and_stays_between_its_ends(schedule, k, final, progress):
     moving = objective(k=k, k_final=None if final == 1 else final, k_schedule=schedule)
     ks = [moving.k_at(share) for share in progress]
-    assert all(min(k, final) <= found <= max(k, final) for found in ks)
+    assert all(min(k, final) <= k_now <= max(k, final) for k_now in ks)
     assert ks == sorted(ks, reverse=final < k)
     assert moving.k_at(0.0) == k
     assert moving.k_at(1.0) == (k if schedule == "constant" else final)
@@ -68,8 +68,8 @@ def test_the_ends_of_a_mixture():
 
 
 def test_groups_smaller_than_k_are_verified_as_a_whole():
-    found = objective(k=8).advantages(REWARDS, 8, log_ratios=None)
-    np.testing.assert_array_equal(found, advantages(REWARDS, "bon_loo1", 4))
+    whole = objective(k=8).advantages(REWARDS, 8, log_ratios=None)
+    np.testing.assert_array_equal(whole, advantages(REWARDS, "bon_loo1", 4))
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_the_advantages_are_those_of_the_statistic_over_all_subsets(name):
 def test_the_weights_of_many_samples_are_those_of_the_beta_distribution():
     for k, q in ((2000, 0.5), (2000, 0.999), (300, 0.01)):
         edges = stats.beta.cdf(np.arange(k + 1) / k, (k + 1) * q, (k + 1) * (1 - q))
-        found = OrderWeights.harrell_davis(q, of=k).values
-        np.testing.assert_allclose(found, np.diff(edges), atol=1e-13)
+        weights = OrderWeights.harrell_davis(q, of=k).values
+        np.testing.assert_allclose(weights, np.diff(edges), atol=1e-13)
 
 
 def test_gini_is_one_statistic_for_every_k():
@@ -101,9 +101,11 @@ def test_what_has_no_weights_is_refused(credit, message):
 
 
 def test_pairs_of_k_and_share_are_checked():
-    given = OrderWeights(maxima=[[1, 0.25], [3, 0.75]])
-    assert given == OrderWeights.mixture({1: 0.25, 3: 0.75})
-    assert advantages(REWARDS, Method(credit=given, baseline="replace_one")).shape == REWARDS.shape
+    weights = OrderWeights(maxima=[[1, 0.25], [3, 0.75]])
+    assert weights == OrderWeights.mixture({1: 0.25, 3: 0.75})
+    assert (
+        advantages(REWARDS, Method(credit=weights, baseline="replace_one")).shape == REWARDS.shape
+    )
     for k in (0, 1.5):
         with pytest.raises(InvalidValueError, match=f"k: must be an integer >= 1, got {k}"):
             OrderWeights(maxima=((k, 1.0),))

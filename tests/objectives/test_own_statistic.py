@@ -37,8 +37,8 @@ def by_hand(statistic, rewards, answers, k):
 def test_the_examples_have_the_advantages_of_their_definition(name, k):
     method = method_of({"statistic": f"{FILE}:{name}"})
     assert method.credit_row.needs_answers
-    found = advantages(REWARDS, method, k, answers=ANSWERS)
-    for row, rewards, answers in zip(found, REWARDS, ANSWERS, strict=True):
+    table = advantages(REWARDS, method, k, answers=ANSWERS)
+    for row, rewards, answers in zip(table, REWARDS, ANSWERS, strict=True):
         np.testing.assert_allclose(row, by_hand(method.credit, rewards, answers, k), atol=1e-14)
 
 
@@ -68,9 +68,9 @@ def test_the_advantages_are_unbiased_for_the_gradient_of_the_statistic():
     p, n, k = policies.softmax(logits), 4, 3
     method = Method(credit=lambda rewards: np.var(rewards), baseline="leave_one_out")
     groups = np.array(list(itertools.product(range(3), repeat=n)))
-    found = advantages(values[groups], method, k)
+    weights = advantages(values[groups], method, k)
     scores = np.eye(3)[groups] - p
-    estimate = np.einsum("p,pi,pia->a", p[groups].prod(axis=1), found, scores)
+    estimate = np.einsum("p,pi,pia->a", p[groups].prod(axis=1), weights, scores)
     sets = np.array(list(itertools.product(range(3), repeat=k)))
     gradient = np.einsum(
         "p,p,pia->a", p[sets].prod(axis=1), values[sets].var(axis=1), np.eye(3)[sets] - p

@@ -50,9 +50,9 @@ def of_rollouts(rows, tables):
 def test_splitting_a_rollout_changes_no_advantage(data, method):
     whole, rows = data
     ids, rollouts, rewards = columns(rows)
-    found = advantages(rewards, method, 2, groups=ids, rollouts=rollouts)
+    row_advantages = advantages(rewards, method, 2, groups=ids, rollouts=rollouts)
     expected = of_rollouts(rows, [advantages([group], method, 2)[0] for group in whole])
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(row_advantages, expected, atol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,14 +65,14 @@ def test_the_ratio_of_a_rollout_is_the_product_over_its_rows(data, seed):
     sums = [np.zeros(len(group)) for group in whole]
     for (group, rollout, *_), log_ratio in zip(rows, of_rows, strict=True):
         sums[int(group[1:])][rollout] += log_ratio
-    found = advantages(
+    row_advantages = advantages(
         rewards, "bon_off_policy_exact", 2, groups=ids, rollouts=rollouts, log_ratios=of_rows
     )
     tables = [
         advantages([group], "bon_off_policy_exact", 2, log_ratios=[log_ratios])[0]
         for group, log_ratios in zip(whole, sums, strict=True)
     ]
-    np.testing.assert_allclose(found, of_rollouts(rows, tables), atol=1e-9)
+    np.testing.assert_allclose(row_advantages, of_rollouts(rows, tables), atol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -82,11 +82,11 @@ def test_splitting_a_rollout_changes_no_metric(data):
     whole, rows = data
     ids, rollouts, rewards = columns(rows)
     order = list(dict.fromkeys(int(group[1:]) for group in ids))
-    found = max_at_k(rewards, [1, 2, 4], groups=ids, rollouts=rollouts)
-    np.testing.assert_allclose(found, [max_at_k(whole[g], [1, 2, 4]) for g in order])
+    metrics = max_at_k(rewards, [1, 2, 4], groups=ids, rollouts=rollouts)
+    np.testing.assert_allclose(metrics, [max_at_k(whole[g], [1, 2, 4]) for g in order])
     weights = OrderWeights.cvar(0.5, of=4)
-    found = order_at_k(rewards, weights, groups=ids, rollouts=rollouts)
-    np.testing.assert_allclose(found, [order_at_k(whole[g], weights) for g in order])
+    metrics = order_at_k(rewards, weights, groups=ids, rollouts=rollouts)
+    np.testing.assert_allclose(metrics, [order_at_k(whole[g], weights) for g in order])
 
 
 def test_a_lone_success_among_eight_that_was_split_counts_once():
@@ -105,10 +105,10 @@ def test_a_lone_success_among_eight_that_was_split_counts_once():
 def test_ids_are_unique_within_their_group_alone_and_every_form_has_them():
     table = np.array([[1.0, 1.0, 0.0, 0.5, 0.25], [0.0, 0.5, 0.5, 0.5, 1.0]])
     rollouts = [["a", "a", "b", "c", "d"], ["a", "b", "b", "b", "c"]]
-    found = advantages(table, "bon_loo1", 2, rollouts=rollouts)
+    row_advantages = advantages(table, "bon_loo1", 2, rollouts=rollouts)
     first = advantages([[1.0, 0.0, 0.5, 0.25]], "bon_loo1", 2)[0][[0, 0, 1, 2, 3]]
     second = advantages([[0.0, 0.5, 1.0]], "bon_loo1", 2)[0][[0, 1, 1, 1, 2]]
-    np.testing.assert_allclose(found, [first, second])
+    np.testing.assert_allclose(row_advantages, [first, second])
     ragged = advantages(
         [list(table[0]), list(table[1, 1:])], "bon_loo1", 2, rollouts=[rollouts[0], rollouts[1][1:]]
     )
@@ -126,11 +126,11 @@ def test_rollout_reward_says_which_reward_of_unequal_ones_counts():
     ):
         advantages(rewards, "bon_loo1", 2, groups=ids, rollouts=rollouts)
     for how, whole in (("last", [0.25, 1.0, 0.0]), ("sum", [0.25, 1.0, 0.5])):
-        found = advantages(
+        row_advantages = advantages(
             rewards, "bon_loo1", 2, groups=ids, rollouts=rollouts, rollout_reward=how
         )
         expected = advantages([whole], "bon_loo1", 2)[0][[0, 0, 1, 2, 2]]
-        np.testing.assert_allclose(found, expected)
+        np.testing.assert_allclose(row_advantages, expected)
         value = max_at_k(rewards, 2, groups=ids, rollouts=rollouts, rollout_reward=how)
         np.testing.assert_allclose(value, [max_at_k(whole, 2)])
 

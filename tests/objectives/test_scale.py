@@ -16,9 +16,9 @@ SUMMED = ("bon_max_mean", "bon_max_second", "bon_loo1", "bon_off_policy_exact")
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("method", WITH_A_SCALE)
 def test_a_method_with_a_scale_of_its_own_is_not_scaled_again(method, scale):
-    found = AdvantageScale(scale, METHODS[method])
-    found.observe(np.array([[1.0, -3.0]]))
-    assert found.factor(16) == 1
+    own_scale = AdvantageScale(scale, METHODS[method])
+    own_scale.observe(np.array([[1.0, -3.0]]))
+    assert own_scale.factor(16) == 1
 
 
 @pytest.mark.parametrize("method", SUMMED)
@@ -35,16 +35,16 @@ def test_credits_that_are_summed_are_multiplied_by_the_size_of_a_group(method):
     unit=st.sampled_from([1e-300, 1e-3, 1.0, 250.0, 1e300]),
 )
 def test_a_batch_scale_is_blind_to_the_unit_and_gives_no_prompt_a_weight(rewards, unit):
-    found = []
+    scaled = []
     for factor in (1.0, unit):
         raw = advantages(factor * np.array(rewards, dtype=float), "bon_loo1", 2)
         scale = AdvantageScale("batch", METHODS["bon_loo1"])
         scale.observe(raw)
-        found.append(scale.factor(3) * raw)
+        scaled.append(scale.factor(3) * raw)
         assert scale.factor(99) == scale.factor(3)
-        signal = found[-1][(found[-1] != 0).any(axis=1)]
+        signal = scaled[-1][(scaled[-1] != 0).any(axis=1)]
         assert np.sqrt((signal**2).mean()) == pytest.approx(1.0)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+    np.testing.assert_allclose(scaled[0], scaled[1], rtol=1e-9)
 
 
 @given(powers=st.lists(st.integers(-1000, 1000), min_size=1, max_size=5))

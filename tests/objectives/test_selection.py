@@ -57,9 +57,9 @@ def test_the_metric_by_the_rewards_themselves_is_max_at_k():
 def test_every_baseline_equals_enumeration(baseline, weights):
     row = Method(credit=weights, baseline=baseline)
     got = advantages(REWARDS, row, selection=SCORES)
-    for rewards, scores, found in zip(REWARDS, SCORES, got, strict=True):
+    for rewards, scores, row_advantages in zip(REWARDS, SCORES, got, strict=True):
         want = subsets.advantages(list(rewards), np.zeros(6), 3, row, scores=list(scores))
-        np.testing.assert_allclose(found, want, atol=1e-13)
+        np.testing.assert_allclose(row_advantages, want, atol=1e-13)
     want = [
         subsets.value(subsets.samples_of(*pair), row, 3)
         for pair in zip(REWARDS, SCORES, strict=True)
@@ -111,7 +111,7 @@ def mean_over_orders(method, rewards, scores, logs, form):
     total, count = np.zeros(n), 0
     for order in map(list, itertools.permutations(range(n))):
         ranks = np.argsort(np.argsort(scores[order], kind="stable"))
-        found = advantages(
+        ordered = advantages(
             rewards[order][None],
             method,
             2,
@@ -119,7 +119,7 @@ def mean_over_orders(method, rewards, scores, logs, form):
             log_ratios=logs[order][None],
             form=form,
         )
-        total[order] += found[0]
+        total[order] += ordered[0]
         count += 1
     return total / count
 

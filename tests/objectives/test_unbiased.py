@@ -103,8 +103,8 @@ def test_every_row_is_unbiased_for_the_statistic_of_the_selected(name, scores):
 def test_exact_corrections_are_unbiased_for_the_statistic_of_the_selected(baseline, scores, form):
     for weights in (OrderWeights.max(2), WEIGHTS[1]):
         row = Method(credit=weights, correction="exact", baseline=baseline)
-        found = errors(row, 4, 1, old=OLD, form=form, selection=scores)
-        np.testing.assert_allclose(found, 0, atol=1e-13)
+        bias = errors(row, 4, 1, old=OLD, form=form, selection=scores)
+        np.testing.assert_allclose(bias, 0, atol=1e-13)
 
 
 def test_the_mean_baseline_gives_a_share_of_the_gradient():

@@ -43,33 +43,33 @@ def scaled(method, k, *, form="ppo", clamp=None, off_policy=False):
 
     def estimate(rewards, log_ratios):
         logs = log_ratios if off_policy else None
-        found = advantages(rewards, method, k, log_ratios=logs, form=form, clamp=clamp)
-        own = np.exp(log_ratios) if form == "ppo" else 1.0
-        return factor * found * own
+        raw = advantages(rewards, method, k, log_ratios=logs, form=form, clamp=clamp)
+        ratio = np.exp(log_ratios) if form == "ppo" else 1.0
+        return factor * raw * ratio
 
     return estimate
 
 
-def error(found, want):
-    return np.linalg.norm(found - want) / np.linalg.norm(want)
+def error(update, want):
+    return np.linalg.norm(update - want) / np.linalg.norm(want)
 
 
-def cosine(found, want):
-    return found @ want / np.linalg.norm(found) / np.linalg.norm(want)
+def cosine(update, want):
+    return update @ want / np.linalg.norm(update) / np.linalg.norm(want)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 @pytest.mark.parametrize("baseline", ["none", "leave_one_out"])
 def test_on_policy_these_baselines_are_unbiased(baseline, k):
-    found = expected(scaled(row(baseline), k))
-    assert error(found, policies.gradient(NOW, REWARDS, k)) < 1e-10
+    update = expected(scaled(row(baseline), k))
+    assert error(update, policies.gradient(NOW, REWARDS, k)) < 1e-10
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_on_policy_the_mean_baseline_shrinks_the_gradient_by_k_over_n(k):
-    found = expected(scaled(row("mean"), k))
+    update = expected(scaled(row("mean"), k))
     want = (1 - k / N) * policies.gradient(NOW, REWARDS, k)
-    np.testing.assert_allclose(found, want, atol=1e-12)
+    np.testing.assert_allclose(update, want, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -77,8 +77,8 @@ def test_on_policy_the_mean_baseline_shrinks_the_gradient_by_k_over_n(k):
 @pytest.mark.parametrize("baseline", ["none", "leave_one_out"])
 def test_stale_samples_are_unbiased_under_the_exact_correction_without_clamp(baseline, form, k):
     estimate = scaled(row(baseline, "exact"), k, form=form, off_policy=True)
-    found = expected(estimate, sampled=OLD)
-    assert error(found, policies.gradient(NOW, REWARDS, k)) < 1e-10
+    update = expected(estimate, sampled=OLD)
+    assert error(update, policies.gradient(NOW, REWARDS, k)) < 1e-10
 
 
 def test_stale_samples_are_biased_without_correction_and_less_with_a_clamped_one():
@@ -95,15 +95,15 @@ def test_stale_samples_are_biased_without_correction_and_less_with_a_clamped_one
 
 def test_a_constant_baseline_off_policy_is_biased_in_size_and_direction():
     want = policies.gradient(NOW, REWARDS, 3)
-    found = expected(scaled(row("constant", "exact"), 3, off_policy=True), sampled=OLD)
-    assert error(found, want) > 0.5
-    assert 0.9 < cosine(found, want) < 1 - 1e-4
+    update = expected(scaled(row("constant", "exact"), 3, off_policy=True), sampled=OLD)
+    assert error(update, want) > 0.5
+    assert 0.9 < cosine(update, want) < 1 - 1e-4
 
 
 def test_a_division_by_the_std_is_the_gradient_of_no_fixed_objective():
     want = policies.gradient(NOW, REWARDS, 2)
-    found = expected(scaled(row("leave_one_out", scale="std"), 2))
-    assert cosine(found, want) < 1 - 1e-3
+    update = expected(scaled(row("leave_one_out", scale="std"), 2))
+    assert cosine(update, want) < 1 - 1e-3
 
 
 @pytest.mark.parametrize("form", ["ppo", "reinforce"])
@@ -114,13 +114,13 @@ def test_a_mixture_is_the_mixture_of_the_gradients(correction, form):
     mixture = Objective(method=name, k=3, max_weight=0.7, form=form, delta_clamp=None)
 
     def estimate(rewards, log_ratios):
-        found = N * mixture.advantages(rewards, 3, log_ratios=log_ratios)
-        return found * (np.exp(log_ratios) if form == "ppo" else 1.0)
+        mixed = N * mixture.advantages(rewards, 3, log_ratios=log_ratios)
+        return mixed * (np.exp(log_ratios) if form == "ppo" else 1.0)
 
     sampled = OLD if correction == "exact" else NOW
-    found = expected(estimate, sampled=sampled)
+    mixed = expected(estimate, sampled=sampled)
     both = [policies.gradient(NOW, REWARDS, k) for k in (3, 1)]
-    np.testing.assert_allclose(found, 0.7 * both[0] + 0.3 * both[1], atol=1e-12)
+    np.testing.assert_allclose(mixed, 0.7 * both[0] + 0.3 * both[1], atol=1e-12)
 
 
 def test_the_second_step_on_the_same_samples_is_biased_whatever_the_correction():
@@ -134,7 +134,7 @@ def test_the_second_step_on_the_same_samples_is_biased_whatever_the_correction()
         moved = OLD + 2.0 * (advantages(rewards, method, 2)[0] @ scores)
         p = policies.softmax(moved)
         logs = np.log(p / q)[group]
-        found = advantages(rewards, method, 2, log_ratios=logs[None], clamp=None)[0]
-        second = (found * np.exp(logs)) @ (np.eye(len(REWARDS))[group] - p)
+        corrected = advantages(rewards, method, 2, log_ratios=logs[None], clamp=None)[0]
+        second = (corrected * np.exp(logs)) @ (np.eye(len(REWARDS))[group] - p)
         bias += q[group].prod() * (second - policies.gradient(moved, REWARDS, 2))
     assert np.linalg.norm(bias) > 0.02 * np.linalg.norm(policies.gradient(OLD, REWARDS, 2))

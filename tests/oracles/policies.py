@@ -54,8 +54,8 @@ def statistic_gradient(
     beside = [columns.get(name) for name in ("selection", "answers")]
     values = []
     for draw in draws:
-        own = [None if x is None else np.asarray(x)[draw] for x in beside]
-        values.append(subsets.value(subsets.samples_of(arms[draw], *own), method, k))
+        drawn = [None if x is None else np.asarray(x)[draw] for x in beside]
+        values.append(subsets.value(subsets.samples_of(arms[draw], *drawn), method, k))
     return np.einsum("g,gia->a", chances * values, scores(logits, draws))
 
 
@@ -79,7 +79,7 @@ def expected_update(
     sampled = softmax(logits if old is None else old)
     ratios = (softmax(logits) / sampled)[draws]
     logs = None if old is None else np.log(ratios)
-    own = {name: np.asarray(column)[draws] for name, column in columns.items()}
-    got = advantages(arms[draws], method, k, log_ratios=logs, form=form, clamp=None, **own)
+    drawn = {name: np.asarray(column)[draws] for name, column in columns.items()}
+    got = advantages(arms[draws], method, k, log_ratios=logs, form=form, clamp=None, **drawn)
     weights = got * ratios if form == "ppo" else got
     return np.einsum("g,gi,gia->a", sampled[draws].prod(axis=1), weights, scores(logits, draws))

@@ -56,8 +56,8 @@ def weighed(weights: Sequence[float]) -> Statistic:
 
 def worth(samples):
     """The mean reward of every answer."""
-    given = {sample.answer for sample in samples}
-    return {a: np.mean([s.reward for s in samples if s.answer == a]) for a in given}
+    answers = {sample.answer for sample in samples}
+    return {a: np.mean([s.reward for s in samples if s.answer == a]) for a in answers}
 
 
 def majority(samples):
@@ -194,8 +194,8 @@ def constant(samples, deltas, part, correction, form):
     if correction == "first_order" and total < 0.1 * size:
         return mean(samples, deltas, part, "none", form)
     c = credits(samples, deltas, part, correction, "reinforce").sum() / total
-    own = credits(samples, deltas, part, correction, form)
-    return own - c * credits(samples, deltas, one, correction, form)
+    credit = credits(samples, deltas, part, correction, form)
+    return credit - c * credits(samples, deltas, one, correction, form)
 
 
 def mean(samples, deltas, part, correction, form):
@@ -205,12 +205,12 @@ def mean(samples, deltas, part, correction, form):
 
 
 def others_credit(samples, deltas, part, correction, form):
-    own, size = credits(samples, deltas, part, correction, form), part[0]
+    credit, size = credits(samples, deltas, part, correction, form), part[0]
     for i in range(len(samples)):
         rest = [*samples[:i], *samples[i + 1 :]]
         if size <= len(rest):
-            own[i] -= credits(rest, np.zeros(len(rest)), part).mean()
-    return own
+            credit[i] -= credits(rest, np.zeros(len(rest)), part).mean()
+    return credit
 
 
 def replace_one(samples, method, k):
@@ -305,18 +305,18 @@ def scale(samples, k, method, raw):
 
 
 def raw_advantages(samples, deltas, k, method: Method, form):
-    own = 1 if form == "ppo" else 1 + deltas
+    ratios = 1 if form == "ppo" else 1 + deltas
     if method.credit in ("reward", "best"):
-        return on_rewards([sample.reward for sample in samples], method) * own
+        return on_rewards([sample.reward for sample in samples], method) * ratios
     if method.credit == "entropic" and method.baseline == "mean":
         weights = np.exp(method.inverse_temperature * np.array([s.reward for s in samples]))
-        return centred(weights / weights.sum()) / method.inverse_temperature * own
+        return centred(weights / weights.sum()) / method.inverse_temperature * ratios
     if method.correction == "exact" and method.baseline == "replace_one":
         return exact_replace_one(samples, deltas, method, k, form)
     if method.baseline in WHOLE:
-        return WHOLE[method.baseline](samples, method, k) * own
+        return WHOLE[method.baseline](samples, method, k) * ratios
     rule, by_part = BY_PART[method.baseline], parts(method, k, len(samples))
     if method.correction == "none":
         nothing = np.zeros(len(samples))
-        return own * sum(rule(samples, nothing, part, "none", "ppo") for part in by_part)
+        return ratios * sum(rule(samples, nothing, part, "none", "ppo") for part in by_part)
     return sum(rule(samples, deltas, part, method.correction, form) for part in by_part)

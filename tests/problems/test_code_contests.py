@@ -16,8 +16,8 @@ def test_a_row_becomes_a_problem_with_all_its_tests():
     assert problem.id == "code_contests/1_A. Sum"
     assert problem.prompt.endswith("\n\nPrint the sum of the numbers of a line.\n")
     assert problem.tests == tuple(
-        TestCase(input=given, output=expected)
-        for given, expected in [("1 2\n", "3\n"), ("4 4\n", "8\n"), ("\n", "0\n"), ("-1\n", "-1\n")]
+        TestCase(input=stdin, output=expected)
+        for stdin, expected in [("1 2\n", "3\n"), ("4 4\n", "8\n"), ("\n", "0\n"), ("-1\n", "-1\n")]
     )
     assert (problem.time_limit_s, problem.memory_limit_mb) == (1.5, 256)
     assert problem.compare is None

@@ -39,7 +39,7 @@ def test_the_reference_solution_is_a_whole_program():
 
 
 @pytest.mark.parametrize(
-    ("statement", "given", "expected"),
+    ("statement", "stdin", "expected"),
     [
         ("assert f() == 1", "", "1\n"),
         ("assert f(-1, 'a b') == None", "-1\n'a b'\n", "None\n"),
@@ -50,8 +50,8 @@ def test_the_reference_solution_is_a_whole_program():
         ("assert f(set()) == ()", "set()\n", "()\n"),
     ],
 )
-def test_literals_are_written_one_a_line(statement, given, expected):
-    assert cases_of(statement) == (TestCase(input=given, output=expected),)
+def test_literals_are_written_one_a_line(statement, stdin, expected):
+    assert cases_of(statement) == (TestCase(input=stdin, output=expected),)
 
 
 def test_sets_have_one_order_in_every_process():
@@ -129,15 +129,15 @@ def test_a_row_without_a_test_to_hide_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"visible_tests": 1}, "visible_tests: is for the form 'asserts', got form='stdin'"),
         ({"form": "asserts", "visible_tests": 0}, "visible_tests: must be at least 1, got 0"),
     ],
 )
-def test_visible_tests_that_make_no_sense_are_refused(given, message):
+def test_visible_tests_that_make_no_sense_are_refused(options, message):
     with pytest.raises(InvalidValueError, match=message):
-        Options(**given)
+        Options(**options)
 
 
 def test_asserts_may_use_the_modules_of_the_program():

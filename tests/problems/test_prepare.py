@@ -22,8 +22,8 @@ ODD = mbpp_row(99, tests=["assert f(x) == 1"])
 
 
 def settings(benchmark, path, **more):
-    given = {"benchmark": benchmark, "file": str(path), **more}
-    return from_mapping(PrepareSettings, given, where="settings")
+    recipe = {"benchmark": benchmark, "file": str(path), **more}
+    return from_mapping(PrepareSettings, recipe, where="settings")
 
 
 def ids(path):
@@ -113,17 +113,17 @@ IDS = st.lists(st.text(min_size=1), min_size=20, max_size=200, unique=True)
 @given(IDS, st.integers(0, 99), st.randoms())
 def test_a_split_is_exact_in_proportion_and_blind_to_the_order(names, seed, random):
     parts = {"train": 2490, "test": 276}
-    found = split_ids(names, parts, seed=seed)
-    assert set(found) == set(names)
-    train = sum(part == "train" for part in found.values())
+    split = split_ids(names, parts, seed=seed)
+    assert set(split) == set(names)
+    train = sum(part == "train" for part in split.values())
     assert train == round(len(names) * 2490 / 2766)
     random.shuffle(names)
-    assert split_ids(names, parts, seed=seed) == found
+    assert split_ids(names, parts, seed=seed) == split
 
 
 def test_the_papers_total_gives_the_papers_parts():
-    found = list(split_ids(map(str, range(2766)), {"train": 2490, "test": 276}, seed=0).values())
-    assert (found.count("train"), found.count("test")) == (2490, 276)
+    parts = list(split_ids(map(str, range(2766)), {"train": 2490, "test": 276}, seed=0).values())
+    assert (parts.count("train"), parts.count("test")) == (2490, 276)
 
 
 def test_a_part_that_would_be_empty_is_refused():
@@ -222,7 +222,7 @@ def test_nothing_kept_is_no_error_of_the_library(rows_file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("recipe", "message"),
     [
         ({"benchmark": "mbpp", "max_prompt_tokens": 5}, "tokenizer: is needed to count"),
         ({"benchmark": "mbpp", "overlap": {}}, "overlap: is for codeforces"),
@@ -237,9 +237,9 @@ def test_nothing_kept_is_no_error_of_the_library(rows_file, tmp_path):
         ({"benchmark": "mbpp", "limmit": 3}, "did you mean 'limit'"),
     ],
 )
-def test_settings_that_are_not_allowed_are_refused(given, message):
+def test_settings_that_are_not_allowed_are_refused(recipe, message):
     with pytest.raises(InvalidValueError) as refused:
-        from_mapping(PrepareSettings, given, where="settings")
+        from_mapping(PrepareSettings, recipe, where="settings")
     assert message in str(refused.value)
 
 
@@ -253,9 +253,9 @@ def test_settings_that_are_not_allowed_are_refused(given, message):
     ],
 )
 def test_sources_that_do_not_exist_are_refused(rows_file, tmp_path, changed, error, message):
-    given = {"benchmark": "mbpp", "file": str(rows_file(mbpp_row())), **changed}
+    recipe = {"benchmark": "mbpp", "file": str(rows_file(mbpp_row())), **changed}
     with pytest.raises(error) as refused:
-        prepare(from_mapping(PrepareSettings, given, where="settings"), tmp_path / "out.jsonl")
+        prepare(from_mapping(PrepareSettings, recipe, where="settings"), tmp_path / "out.jsonl")
     assert message in str(refused.value)
 
 
@@ -273,7 +273,7 @@ def test_sets_of_a_recipe_share_seed_and_tokenizer():
             "sets": {"a": {"benchmark": "mbpp"}, "b": {"benchmark": "apps", "seed": 8}},
         }
     )
-    assert [(found.seed, found.tokenizer) for found in sets.values()] == [(7, "t"), (8, "t")]
+    assert [(dataset.seed, dataset.tokenizer) for dataset in sets.values()] == [(7, "t"), (8, "t")]
     for recipe, message in (
         ({"sets": {}}, "recipe.sets: must name at least one"),
         ({"sets": {"a": "mbpp"}}, "recipe.sets.a: must be a mapping"),
@@ -300,7 +300,7 @@ def test_the_papers_recipe_is_valid_and_says_what_the_paper_says():
     assert contests_set.max_prompt_tokens == 512
     assert contests_set.parts == {"train": 2490, "test": 276}
     assert sets["codeforces"].split == "test"
-    assert [found.split for found in sets["codeforces"].overlap.sources()] == [
+    assert [source.split for source in sets["codeforces"].overlap.sources()] == [
         "train",
         "valid",
         "test",

@@ -88,9 +88,9 @@ def probe(tmp_path_factory):
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=patience(120), check=True
         )
-        found = re.search(r'data-found="([^"]*)"', done.stdout)
-        assert found is not None, done.stdout[-500:]
-        return json.loads(html.unescape(found[1]))
+        match = re.search(r'data-found="([^"]*)"', done.stdout)
+        assert match is not None, done.stdout[-500:]
+        return json.loads(html.unescape(match[1]))
 
     return measured
 
@@ -111,10 +111,10 @@ def crowded(results, make, tmp_path_factory):
 
 
 def test_figures_and_tables_are_laid_out_and_nothing_is_asked_for(probe, page):
-    found = probe(page)
-    assert found["figures"] == 3
-    assert {*TABLES, "pairs", "problem-table"} <= set(found["tables"])
-    assert found["requests"] == []
+    measured = probe(page)
+    assert measured["figures"] == 3
+    assert {*TABLES, "pairs", "problem-table"} <= set(measured["tables"])
+    assert measured["requests"] == []
 
 
 def test_the_switch_decides_by_the_other_metric_everywhere_on_the_page(probe, page, results):
@@ -125,17 +125,17 @@ const parts = all("[data-metric]", (e) => [e.dataset.metric, e.hidden]);
 const pressed = all("#metric button", (e) => e.ariaPressed);
 const caption = (id) => document.querySelector(`#${id} caption`).textContent;
 return [parts, pressed, caption("pairs"), caption("problem-table"), rows()];"""
-    found = probe(page, steps=ROWS + steps)
-    parts, pressed, pairs, problems, rows = found["done"]
+    measured = probe(page, steps=ROWS + steps)
+    parts, pressed, pairs, problems, rows = measured["done"]
     assert parts == [["max@k", True], ["pass@k", False]]
     assert pressed == ["false", "true"]
     assert "pass@N" in pairs
     assert problems.startswith("pass@8 of 30 of 30 problems")
     values = results["base"]["per_problem"]["pass@k"]["8"]
     assert [float(row[1]) for row in rows] == pytest.approx(values[:20], abs=6e-4)
-    assert "scores-pass-at-k" in found["tables"]
-    assert "scores-max-at-k" not in found["tables"]
-    assert found["figures"] == 2  # one answer against the best of N is by max@k alone
+    assert "scores-pass-at-k" in measured["tables"]
+    assert "scores-max-at-k" not in measured["tables"]
+    assert measured["figures"] == 2  # one answer against the best of N is by max@k alone
 
 
 @pytest.mark.parametrize(("first", "second"), [("sharp", "same"), ("same", "sharp")])
@@ -192,21 +192,21 @@ def test_a_request_would_be_noticed(probe, page):
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("which", ["page", "crowded"])
 def test_nothing_is_clipped_and_nothing_scrolls_sideways(probe, request, which, width):
-    found = probe(request.getfixturevalue(which), width=width)
-    assert found["width"] == pytest.approx(width, abs=20)
-    assert (found["beyond"], found["clipped"]) == (0, [])
-    assert found["figures"] == 3
+    measured = probe(request.getfixturevalue(which), width=width)
+    assert measured["width"] == pytest.approx(width, abs=20)
+    assert (measured["beyond"], measured["clipped"]) == (0, [])
+    assert measured["figures"] == 3
     if width == 390:
-        assert {"scores-max-at-k", "pairs"} <= set(found["cards"])
+        assert {"scores-max-at-k", "pairs"} <= set(measured["cards"])
     elif which == "page":
-        assert "scores-max-at-k" not in found["cards"]
+        assert "scores-max-at-k" not in measured["cards"]
 
 
 def test_a_printed_page_clips_nothing_and_shows_its_set_up(probe, crowded):
-    found = probe(crowded, width=1280, steps='dispatchEvent(new Event("beforeprint"))')
-    assert found["clipped"] == []
-    assert {*TABLES, "scores-pass-at-k"} <= set(found["tables"])
-    assert "outcomes" in found["cards"]
+    measured = probe(crowded, width=1280, steps='dispatchEvent(new Event("beforeprint"))')
+    assert measured["clipped"] == []
+    assert {*TABLES, "scores-pass-at-k"} <= set(measured["tables"])
+    assert "outcomes" in measured["cards"]
 
 
 def test_a_clipped_table_would_be_noticed(probe, page):
@@ -268,8 +268,8 @@ return rows();"""
 def test_a_problem_has_an_address_that_shows_it_wherever_it_stands_in_the_list(probe, page):
     steps = """return [rows().length, document.getElementById("row-27").getBoundingClientRect().top,
   document.querySelector("#row-27 th a").getAttribute("href")];"""
-    found = probe(page, steps=ROWS + steps, address="#problem=p%3C27%3E")
-    shown, top, href = found["done"]
+    measured = probe(page, steps=ROWS + steps, address="#problem=p%3C27%3E")
+    shown, top, href = measured["done"]
     assert shown == 30
     assert -1 <= top < 600
     assert href == "#problem=p%3C27%3E"
@@ -286,21 +286,21 @@ for (const link of document.querySelectorAll("a.download")) {
   found[link.download] = decodeURIComponent(link.href.replace(/^[^,]*,/, ""));
 }
 return found;"""
-    found = probe(page, steps=steps)["done"]
+    files = probe(page, steps=steps)["done"]
     tables = {*TABLES, "pairs", "problems", "scores-pass-at-k"}
-    assert {f"{name}.csv" for name in tables} <= found.keys()
-    rows = list(csv.DictReader(io.StringIO(found["scores-max-at-k.csv"])))
+    assert {f"{name}.csv" for name in tables} <= files.keys()
+    rows = list(csv.DictReader(io.StringIO(files["scores-max-at-k.csv"])))
     for row in rows:
         mean = results[row["model"]]["metrics"]["max@k"]["8"]["mean"]
         assert float(row["max@8"]) == pytest.approx(mean, abs=5e-4)
-    pairs = list(csv.DictReader(io.StringIO(found["pairs.csv"])))
+    pairs = list(csv.DictReader(io.StringIO(files["pairs.csv"])))
     assert [row["N"] for row in pairs] == [str(2**i) for i in range(8)]
     moved = [
         r for r in decide(load_comparison(results)).tests if (r.first, r.second) == ("same", "base")
     ]
     shown = [float(row["difference"]) for row in pairs]
     assert shown == pytest.approx([test.difference for test in moved], abs=6e-4)
-    problems = list(csv.DictReader(io.StringIO(found["problems.csv"])))
+    problems = list(csv.DictReader(io.StringIO(files["problems.csv"])))
     assert [row["problem"] for row in problems] == results["base"]["per_problem"]["ids"]
     values = results["same"]["per_problem"]["max@k"]["4"]
     assert [float(row["same max@4"]) for row in problems] == pytest.approx(values, abs=1e-4)
@@ -329,19 +329,19 @@ const cell = document.querySelector("tr.detail td");
 for (const box of cell.querySelectorAll("details")) box.open = true;
 const texts = (inner) => [...cell.querySelectorAll(inner)].map((e) => e.textContent);
 return [texts("pre"), texts(".failure p"), texts(".failure small")];"""
-    found = probe(scored, width=390, steps=steps)
-    pres, said, parts = found["done"]
+    measured = probe(scored, width=390, steps=steps)
+    pres, failures, parts = measured["done"]
     assert pres[0] == "Double <b>it</b>."
-    assert said == ["test 2: wrong answer", "test 1: runtime error"]
+    assert failures == ["test 2: wrong answer", "test 1: runtime error"]
     assert parts == ["input", "expected", "came", "input", "expected", "error"]
     assert {"3\n", "6\n", "4\n", "print(4)  # </script>"} <= set(pres)
     assert any(text.rstrip().endswith("ZeroDivisionError: division by zero") for text in pres)
-    assert (found["beyond"], found["clipped"]) == (0, [])
+    assert (measured["beyond"], measured["clipped"]) == (0, [])
 
 
 def test_every_entry_of_the_contents_is_a_place_on_the_page(probe, page):
     steps = """return [...document.querySelectorAll("nav a")]
   .map((link) => document.querySelector(link.getAttribute("href"))?.tagName);"""
-    found = probe(page, steps=steps)["done"]
-    assert len(found) == 5
-    assert set(found) == {"H2"}
+    tags = probe(page, steps=steps)["done"]
+    assert len(tags) == 5
+    assert set(tags) == {"H2"}

@@ -32,7 +32,7 @@ def decision(results):
 
 def test_the_leaders_are_the_best_mean_and_whom_the_test_does_not_tell_from_it(decision, results):
     for k, (best, *tied) in decision.leaders.items():
-        means = {name: found["metrics"]["max@k"][str(k)]["mean"] for name, found in results.items()}
+        means = {name: run["metrics"]["max@k"][str(k)]["mean"] for name, run in results.items()}
         assert means[best] == max(means.values())
         tests = {t.second: t for t in decision.against_best if t.measure.k == k}
         assert tests.keys() == results.keys() - {best}
@@ -59,16 +59,16 @@ def test_the_sentence_to_send_has_the_best_model_its_worth_and_whom_it_is_tied_w
     results, metric
 ):
     comparison = load_comparison(results)
-    found = decide(comparison, metric)
-    for k, (best, *tied) in found.leaders.items():
-        said = found.advice(k)
+    decision = decide(comparison, metric)
+    for k, (best, *tied) in decision.leaders.items():
+        advice = decision.advice(k)
         mean = comparison.run(best).metric(metric, k)
         other = "base" if best != "base" else comparison.ranked(metric, k)[1]
         start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
-        assert said.startswith(f"For N = {k} {start}: ")
-        assert f" {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] against " in said
-        assert all(name in said for name in tied)
-        assert said.count(". ") + 1 <= 3
+        assert advice.startswith(f"For N = {k} {start}: ")
+        assert f" {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] against " in advice
+        assert all(name in advice for name in tied)
+        assert advice.count(". ") + 1 <= 3
 
 
 def test_too_few_problems_are_said_with_how_many_would_do(make):
@@ -160,13 +160,13 @@ def test_the_k_that_are_shown_change_no_verdict(results):
 
 def of_seeds(make, problems):
     """Results of two models over three seeds, which share their problems or have their own."""
-    found = []
+    by_seed = []
     for seed in range(3):
         ids = [f"{seed if problems == 'own' else ''}p{i}" for i in range(12)]
         models = {"base": make(10 + seed, 0.1, 0.1, ids=ids)}
         models["tuned"] = make(20 + seed, 0.2, 0.1 + 0.02 * seed, ids=ids)
-        found.append(models)
-    return found
+        by_seed.append(models)
+    return by_seed
 
 
 @pytest.fixture(scope="module", params=["own", "shared"])
@@ -175,7 +175,7 @@ def seeds(make, request):
 
 
 def pooled_over(seeds):
-    return pooled({f"seed {i}": load_comparison(found) for i, found in enumerate(seeds)})
+    return pooled({f"seed {i}": load_comparison(models) for i, models in enumerate(seeds)})
 
 
 def moved_by(seeds, k):
@@ -188,13 +188,13 @@ def moved_by(seeds, k):
 
 
 def test_from_three_seeds_on_they_decide_and_with_the_problems_that_they_share(seeds):
-    kind, found = seeds
-    comparison = pooled_over(found)
+    kind, by_seed = seeds
+    comparison = pooled_over(by_seed)
     decision = decide(comparison)
     over = "3 training seeds" + (" and 12 problems" if kind == "shared" else "")
     assert decision.comparison.test_name == f"paired t-test over {over}"
     for test in decision.against_baseline:
-        moved = moved_by(found, str(test.measure.k))[:, :, None]
+        moved = moved_by(by_seed, str(test.measure.k))[:, :, None]
         expected = over_seeds_and_problems(moved) if kind == "shared" else over_seeds(list(moved))
         rows = moved.mean(axis=0) if kind == "shared" else moved.reshape(-1, 1)
         prompts = paired_difference(rows, 0 * rows)
@@ -221,24 +221,24 @@ def test_two_seeds_are_tested_over_their_problems(make):
 
 
 def test_the_page_of_several_seeds_says_of_whom_the_test_speaks(seeds, tmp_path):
-    kind, found = seeds
-    together = pooled_over(found)
+    kind, by_seed = seeds
+    together = pooled_over(by_seed)
     page = write_report(together, tmp_path / "r.html").read_text()
-    said = "other problems" if kind == "shared" else "problems of their own"
-    assert re.search(f"It speaks of other seeds (and|with) {said}\\.", page)
-    more = {**found[0], "same": found[0]["base"]}
+    problems = "other problems" if kind == "shared" else "problems of their own"
+    assert re.search(f"It speaks of other seeds (and|with) {problems}\\.", page)
+    more = {**by_seed[0], "same": by_seed[0]["base"]}
     with pytest.raises(InvalidValueError, match="model: unknown value 'same'"):
-        pooled_over([more, *found[1:]])
+        pooled_over([more, *by_seed[1:]])
 
 
 def test_a_best_model_that_is_below_on_the_problems_in_common_beats_nobody(results):
     easy = copy.deepcopy(results["base"])
     for values in easy["per_problem"]["max@k"].values():
         values[:] = [0.9 - 0.001 * i if i < 10 else None for i in range(len(values))]
-    for found in easy["metrics"]["max@k"].values():
-        found["mean"] = 0.99
+    for result in easy["metrics"]["max@k"].values():
+        result["mean"] = 0.99
     full = copy.deepcopy(results["same"])
     for values in full["per_problem"]["max@k"].values():
         values[:] = [1.0] * 10 + [0.0] * (len(values) - 10)
-    found = decide(load_comparison({"easy": easy, "full": full}))
-    assert found.leaders[1] == ("easy", "full")
+    result = decide(load_comparison({"easy": easy, "full": full}))
+    assert result.leaders[1] == ("easy", "full")

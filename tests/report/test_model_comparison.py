@@ -32,8 +32,8 @@ def test_every_model_is_tested_against_the_baseline(results):
         equal = (pair[0] == pair[1]).sum()
         assert (test.wilcoxon_p, test.zeros, test.problems) == (wilcoxon(*pair), equal, 30)
         expected = paired_difference(*(v[:, None] for v in pair))
-        found = (test.difference, test.low, test.high, test.p)
-        assert found == pytest.approx(
+        numbers = (test.difference, test.low, test.high, test.p)
+        assert numbers == pytest.approx(
             (expected.mean[0], expected.low[0], expected.high[0], expected.p[0])
         )
     assert {t.significant for t in compared.differences} == {True, False}
@@ -45,9 +45,9 @@ def test_the_best_is_tested_against_all_others(results):
     assert {test.second for test in tests[:2]} == {"base", "same"}
     assert all(test.difference > 0 and test.significant for test in tests[:2])
     assert {test.measure.k for test in tests[2:]} == {128}
-    told = {test.second: test.significant for test in tests[2:]}
-    assert told.pop("sharp")
-    assert list(told.values()) == [False]
+    significant = {test.second: test.significant for test in tests[2:]}
+    assert significant.pop("sharp")
+    assert list(significant.values()) == [False]
 
 
 def test_the_scores_are_marked_as_in_the_paper(results):
@@ -87,8 +87,8 @@ def test_every_benchmark_has_a_verdict_of_its_own(results, make, tmp_path):
         for number, name in enumerate(("cc", "lcb")):
             folder = tmp_path / model / name
             folder.mkdir(parents=True)
-            found = make(seed + number, 0.1, 0.05, ids=[f"{name}{i}" for i in range(12)])
-            (folder / "results.json").write_text(json.dumps(found))
+            result = make(seed + number, 0.1, 0.05, ids=[f"{name}{i}" for i in range(12)])
+            (folder / "results.json").write_text(json.dumps(result))
     compared = compare(
         {"base": tmp_path / "base", "tuned": tmp_path / "tuned"}, CompareOptions(k=(8,))
     )
@@ -96,8 +96,8 @@ def test_every_benchmark_has_a_verdict_of_its_own(results, make, tmp_path):
     for name in ("cc", "lcb"):
         alone = compare({m: tmp_path / m / name for m in ("base", "tuned")}, CompareOptions(k=(8,)))
         (test,) = alone.leaders
-        (found,) = (t for t in compared.leaders if t.measure.benchmark == name)
-        assert (found.p, found.adjusted_p) == pytest.approx((test.p, test.adjusted_p))
+        (result,) = (t for t in compared.leaders if t.measure.benchmark == name)
+        assert (result.p, result.adjusted_p) == pytest.approx((test.p, test.adjusted_p))
     (tmp_path / "tuned" / "lcb" / "results.json").unlink()
     with pytest.raises(InvalidValueError, match=r"\['cc', 'lcb'\], 'tuned' has \['cc'\]"):
         compare({"base": tmp_path / "base", "tuned": tmp_path / "tuned"})

@@ -32,18 +32,18 @@ def drawn(axes):
 
 @pytest.mark.parametrize("metric", ["max@k", "pass@k"])
 def test_a_metric_is_drawn_on_the_axes_given_with_its_intervals(results, metric):
-    given = plt.Figure().subplots()
-    assert maxatk.plot(results, metric, ax=given) is given
-    curves = drawn(given)
+    axes = plt.Figure().subplots()
+    assert maxatk.plot(results, metric, ax=axes) is axes
+    curves = drawn(axes)
     assert curves.keys() == results.keys()
     for run in load_comparison(results).runs:
         means = run.results.metrics[metric]
         assert curves[run.name][0].tolist() == KS
         assert curves[run.name][1] == pytest.approx([mean.mean for mean in means.values()])
     base = load_comparison(results).baseline.results.metrics[metric]
-    ends = given.collections[0].get_paths()[0].vertices[:, 1]
+    ends = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert {round(end, 6) for end in ends} >= {m.low for m in base.values()}
-    assert [text.get_text() for text in given.get_legend().texts] == ["base", "sharp", "same"]
+    assert [text.get_text() for text in axes.get_legend().texts] == ["base", "sharp", "same"]
 
 
 def test_differences_are_those_of_the_test(results):
@@ -149,12 +149,12 @@ def test_the_notebook_runs_and_decides(tmp_path, monkeypatch):
         notebook, timeout=patience(240), resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
-    said = [
+    outputs = [
         output.get("text") or "".join(output.get("data", {}))
         for cell in notebook.cells
         for output in cell.get("outputs", [])
     ]
-    assert any("image/png" in text for text in said)
-    assert any("text/html" in text for text in said)
+    assert any("image/png" in text for text in outputs)
+    assert any("text/html" in text for text in outputs)
     page = (tmp_path / "best_of_n" / "report.html").read_text()
     assert "For N = 32 take varied: its best of 32 is worth" in page

@@ -50,10 +50,10 @@ def test_problems_that_a_model_s_own_rewards_chose_are_said_by_commands_and_page
         if name == "base":  # of the other run nobody gave the problems
             chosen["per_problem"]["meta"] = meta
         (tmp_path / f"{name}.json").write_text(json.dumps(chosen))
-    said = f"note: problems chosen by a model's own rewards ({rule}): they favour that model"
+    note = f"note: problems chosen by a model's own rewards ({rule}): they favour that model"
     runs = [f"{name}={name}.json" for name in ("base", "sharp")]
-    assert said in maxatk("compare", *runs).stderr
-    assert said in maxatk("report", *runs, "--out", "r.html").stderr
+    assert note in maxatk("compare", *runs).stderr
+    assert note in maxatk("report", *runs, "--out", "r.html").stderr
     page = html.unescape((tmp_path / "r.html").read_text())
     assert page.index(rule) < page.index("Which model for N attempts")
     (tmp_path / "base.json").write_text(json.dumps(results["base"]))

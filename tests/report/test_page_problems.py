@@ -89,6 +89,8 @@ def test_a_reward_that_is_no_finite_number_is_named_with_its_line(folder, reward
     first, *others = path.read_text().splitlines()
     damaged = json.dumps({**json.loads(first), "reward": reward})
     path.write_text("\n".join([damaged, *others]) + "\n")
-    said = r"scores\.jsonl:1: score\.reward: (must be (a finite number|float)|Number out of range)"
-    with pytest.raises(DataError, match=said):
+    message = (
+        r"scores\.jsonl:1: score\.reward: (must be (a finite number|float)|Number out of range)"
+    )
+    with pytest.raises(DataError, match=message):
         problem_details(load_comparison({"run": folder}))

@@ -69,11 +69,11 @@ def printed(browser, tmp_path):
         browser.call("Page.navigate", url="about:blank")
         browser.call("Page.navigate", url=page.as_uri())
         browser.until("document.getElementById('problem-table') !== null")
-        found = browser.evaluate(MARK % above)
+        marked = browser.evaluate(MARK % above)
         paper = browser.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)
         pages = pages_of(base64.b64decode(paper["data"]))
         return [
-            {**part, "begin": pages[part["begin"]], "end": pages[part["end"]]} for part in found
+            {**part, "begin": pages[part["begin"]], "end": pages[part["end"]]} for part in marked
         ]
 
     return parts

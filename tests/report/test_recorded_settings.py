@@ -27,11 +27,11 @@ def by_model(table):
 @pytest.fixture
 def changed(results):
     """Results whose second run has other settings, and a training in its manifest."""
-    found = {name: copy.deepcopy(results[name]) for name in ("base", "same")}
-    found["same"]["manifest"]["settings"]["sampling"]["temperature"] = 0.7
-    found["same"]["manifest"]["training"] = {"trainer": TRAINER}
-    found["base"]["manifest"]["settings"]["sampling"]["temperature"] = 1.0
-    return found
+    runs = {name: copy.deepcopy(results[name]) for name in ("base", "same")}
+    runs["same"]["manifest"]["settings"]["sampling"]["temperature"] = 0.7
+    runs["same"]["manifest"]["training"] = {"trainer": TRAINER}
+    runs["base"]["manifest"]["settings"]["sampling"]["temperature"] = 1.0
+    return runs
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -89,14 +89,14 @@ def test_a_training_record_of_another_kind_is_shown_as_far_as_it_goes(results, t
 
 
 def test_other_numerics_of_two_runs_are_said(results):
-    found = {name: copy.deepcopy(results[name]) for name in ("base", "same")}
+    runs = {name: copy.deepcopy(results[name]) for name in ("base", "same")}
     for name, gpu, stored in (("base", "1 x A100", None), ("same", "1 x H100", "float32")):
-        manifest = found[name]["manifest"]
+        manifest = runs[name]["manifest"]
         manifest["environment"] = {"gpu": gpu, "vllm": "0.25.1", "cpu": name}
         manifest["settings"]["model"] = {"dtype": "bfloat16", "stored_dtype": stored}
-    lines = setting_differences(load_comparison(found))
+    lines = setting_differences(load_comparison(runs))
     assert lines == ["gpu: '1 x A100' for base, '1 x H100' for same"]
-    found["same"]["manifest"]["settings"]["model"]["dtype"] = "float32"
+    runs["same"]["manifest"]["settings"]["model"]["dtype"] = "float32"
     assert "model.dtype: 'bfloat16' for base, 'float32' for same" in setting_differences(
-        load_comparison(found)
+        load_comparison(runs)
     )

@@ -138,13 +138,13 @@ def test_curves_have_a_legend_of_their_own_in_their_colours(results, tmp_path):
     runs = {name: results[name] for name in ("base", "sharp")}
     page = write_report(runs, tmp_path / "r.html", curves=curves).read_text()
     legends = [
-        dict(re.findall(r'stroke="(#\w+)".*</svg>(.*)</li>', found))
-        for found in re.findall(r'(?s)<ul class="legend">(.*?)</ul>', page)
+        dict(re.findall(r'stroke="(#\w+)".*</svg>(.*)</li>', legend))
+        for legend in re.findall(r'(?s)<ul class="legend">(.*?)</ul>', page)
     ]
-    *above, trained = [{name: color for color, name in found.items()} for found in legends]
-    assert all(list(found) == ["base", "sharp"] for found in above)
+    *above, trained = [{name: color for color, name in legend.items()} for legend in legends]
+    assert all(list(legend) == ["base", "sharp"] for legend in above)
     assert list(trained) == ["sharp", "Sharp", "a"]
-    assert {found["sharp"] for found in above} == {trained["sharp"]}
+    assert {legend["sharp"] for legend in above} == {trained["sharp"]}
     (curve,) = re.findall(r"(?s)<svg [^>]*during training.*?</svg>", page)
     drawn = re.findall(r"stroke: (#\w+)", curve)
     assert set(trained.values()) <= set(drawn)
@@ -229,7 +229,7 @@ def test_few_problems_are_announced(page, make, tmp_path):
 
 
 @pytest.fixture
-def given(tmp_path):
+def reward_runs(tmp_path):
     """Two tables of rewards of 0 and 1 that somebody else gave."""
     for name, chance in (("ours", 0.5), ("base", 0.2)):
         draw = np.random.default_rng(len(name))
@@ -238,8 +238,8 @@ def given(tmp_path):
     return {name: tmp_path / f"{name}.csv" for name in ("ours", "base")}
 
 
-def test_of_given_rewards_the_page_says_nothing_that_nobody_knows(given, tmp_path):
-    page = write_report(given, tmp_path / "r.html").read_text()
+def test_of_given_rewards_the_page_says_nothing_that_nobody_knows(reward_runs, tmp_path):
+    page = write_report(reward_runs, tmp_path / "r.html").read_text()
     shown = re.sub(r"(?s)<(style|script|details)\b.*?</\1>", "", page)
     for word in ("verif", "evaluated", "before training", "every test", "torch", "Python"):
         assert word not in shown
@@ -250,8 +250,8 @@ def test_of_given_rewards_the_page_says_nothing_that_nobody_knows(given, tmp_pat
     }
 
 
-def test_few_problems_give_no_interval_beyond_what_is_possible(given):
-    comparison = load_comparison(given)
+def test_few_problems_give_no_interval_beyond_what_is_possible(reward_runs):
+    comparison = load_comparison(reward_runs)
     ends = [
         end
         for run in comparison.runs
@@ -420,10 +420,10 @@ def test_import_needs_no_torch(module):
         f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
     )
     source = str(Path(maxatk.__file__).parents[1])
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=source, check=True
     )
-    assert found.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -454,5 +454,5 @@ def test_a_name_that_would_break_a_terminal_or_a_file_is_refused(results, tmp_pa
 def test_a_legend_names_every_run(results, tmp_path):
     names = ["base", "_hidden", "$x$ and $y$"]
     figure1(dict.fromkeys(names, results["base"]), tmp_path / "figure.svg")
-    said = re.findall(r"<!-- (.*?) -->", (tmp_path / "figure.svg").read_text())
-    assert {" _hidden", "$x$ and $y$"} <= set(said)
+    labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "figure.svg").read_text())
+    assert {" _hidden", "$x$ and $y$"} <= set(labels)

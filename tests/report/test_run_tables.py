@@ -102,9 +102,9 @@ def test_differences_are_those_of_the_problems(results, metric):
             ).T
             for model in (test.first, test.second)
         )
-        found = paired_difference(first, second)
-        assert test.difference == pytest.approx(found.mean[0])
-        assert (test.low, test.high) == pytest.approx((found.low[0], found.high[0]))
+        difference = paired_difference(first, second)
+        assert test.difference == pytest.approx(difference.mean[0])
+        assert (test.low, test.high) == pytest.approx((difference.low[0], difference.high[0]))
         turned, back = test.seen_from(test.second), paired_difference(second, first)
         assert (turned.low, turned.high) == pytest.approx((back.low[0], back.high[0]))
         assert turned.seen_from(test.first) == test
@@ -132,13 +132,13 @@ def test_a_mean_over_fewer_problems_says_over_how_many():
     lost = {**whole, "p0": (0.0, None), "p1": (None, None)}
     runs = {"base": results_of(whole), "lost": results_of(lost)}
     table = overview_table(runs, ks=(1, 2))
-    found = {
+    notes = {
         (row[0].text, name): cell.note
         for row in table.rows
         for name, cell in zip(table.header, row, strict=True)
     }
-    assert found["base", "max@1"] == found["base", "max@2"] == ""
-    assert (found["lost", "max@1"], found["lost", "max@2"]) == ("9 problems", "8 problems")
+    assert notes["base", "max@1"] == notes["base", "max@2"] == ""
+    assert (notes["lost", "max@1"], notes["lost", "max@2"]) == ("9 problems", "8 problems")
     tests = decide(load_comparison(runs)).tests
     assert [test.problems for test in tests] == [9, 8]
     written = format_table(table, "csv").splitlines()[0]
@@ -168,10 +168,10 @@ def test_one_problem_has_no_interval_and_its_models_cannot_be_told_apart(make):
     one, other = (make(seed, 0.3, 0.3, ids=["a"], samples=8) for seed in (1, 2))
     runs = load_comparison({"base": one, "x": other})
     assert overview_table(runs).rows[0][1].detail == "[–, –]"
-    said = decide(runs).sentences
-    assert said[0].startswith("For every N from 1 to 8: ")
-    assert said[0].endswith(", which the test does not tell apart.")
-    assert said[1] == "x is not told apart from base for every N from 1 to 8."
+    sentences = decide(runs).sentences
+    assert sentences[0].startswith("For every N from 1 to 8: ")
+    assert sentences[0].endswith(", which the test does not tell apart.")
+    assert sentences[1] == "x is not told apart from base for every N from 1 to 8."
 
 
 def test_models_without_a_problem_in_common_are_not_told_apart(make):
@@ -197,7 +197,7 @@ def test_a_column_that_one_run_lacks_is_zero_there(results, make):
 
 
 def test_a_column_more_is_one_entry(results, monkeypatch, tmp_path):
-    entry = ("sampled", 0, lambda found: found.entropy.samples)
+    entry = ("sampled", 0, lambda run: run.entropy.samples)
     monkeypatch.setattr(run_tables, "SAMPLES_COLUMNS", (*run_tables.SAMPLES_COLUMNS, entry))
     table = samples_table(load_comparison(results))
     number = results["base"]["entropy"]["samples"]

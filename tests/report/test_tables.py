@@ -60,7 +60,7 @@ def test_a_shaded_column_goes_from_its_lowest_to_its_highest():
 
 
 @pytest.mark.parametrize(
-    ("found", "note"),
+    ("average", "note"),
     [
         (mean(0.5), ""),
         (mean(0.5, problems=65), "65 problems"),
@@ -73,11 +73,11 @@ def test_a_shaded_column_goes_from_its_lowest_to_its_highest():
         (mean(0.5, below=None), ""),
     ],
 )
-def test_a_note_says_what_a_mean_rests_on(found, note):
-    of = 100 if found.problems <= 100 else 2000
-    assert mean_cell(found, of=of).note == note
+def test_a_note_says_what_a_mean_rests_on(average, note):
+    of = 100 if average.problems <= 100 else 2000
+    assert mean_cell(average, of=of).note == note
     for shade in (False, True):
-        assert [cell.note for cell in metric_cells({"a": found}, of=of, shade=shade)] == [note]
+        assert [cell.note for cell in metric_cells({"a": average}, of=of, shade=shade)] == [note]
 
 
 @given(st.lists(st.none() | st.integers(0, 6).map(lambda i: i / 6), min_size=2, max_size=6))

@@ -107,8 +107,8 @@ def test_an_answer_that_is_not_compared_in_time_is_wrong_and_the_next_one_works(
     assert reward(completions=["1"], answer=["1"]) == [1.0]  # SymPy is imported
     whole = Reward([RewardPart("answer", "answer", function=reward)])
     started = time.monotonic()
-    found = whole(["", ""], ["$9^{9^{9^{9}}} + 1$", "7"], answer=["$8^{8^{8^{8}}}$", "7"])
-    assert found == [0.0, 1.0]
+    rewards = whole(["", ""], ["$9^{9^{9^{9}}} + 1$", "7"], answer=["$8^{8^{8^{8}}}$", "7"])
+    assert rewards == [0.0, 1.0]
     assert time.monotonic() - started < 60
     assert not whole.failures
     reward.close()
@@ -172,14 +172,14 @@ def test_the_number_of_processes_changes_no_result():
     gold = [str(n) for n in range(40)]
     texts = [rf"\boxed{{{n if n % 3 else n + 1}}}" for n in range(40)]
     texts[5], gold[5] = SLOW, "7^7^7^7+2"
-    found = []
+    rewards = []
     for workers in (1, 3):
         reward = AnswerReward(workers=workers, timeout_s=1.0)
         reward(completions=["1"] * 3, answer=["1", "2", "3"])  # SymPy is imported
-        found.append(reward(completions=texts, answer=gold))
+        rewards.append(reward(completions=texts, answer=gold))
         reward.close()
-    assert found[0] == found[1]
-    assert found[0] == [float(n % 3 != 0 and n != 5) for n in range(40)]
+    assert rewards[0] == rewards[1]
+    assert rewards[0] == [float(n % 3 != 0 and n != 5) for n in range(40)]
 
 
 @needed

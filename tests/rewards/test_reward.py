@@ -29,7 +29,7 @@ def verifier():
 
 
 @pytest.fixture
-def own(tmp_path):
+def write_spec(tmp_path):
     """Return a function that writes functions to a file and gives the value of `reward:`."""
 
     def write(source, name="reward"):
@@ -45,8 +45,8 @@ def called(reward, completions, problems=PROBLEMS):
     return reward(prompts, completions, **columns_of(problems))
 
 
-def test_a_function_of_a_file_gets_the_columns_of_the_problems(own, verifier):
-    spec = own(
+def test_a_function_of_a_file_gets_the_columns_of_the_problems(write_spec, verifier):
+    spec = write_spec(
         """
         def reward(prompts, completions, answer, level, **_):
             return [
@@ -66,8 +66,8 @@ def test_a_function_of_a_module_and_an_array_as_its_result(verifier):
     assert called(reward, ["abc", ""]) == [3.0, 0.0]
 
 
-def test_parts_are_weighted_and_one_without_a_value_leaves_none(own, verifier):
-    spec = own(
+def test_parts_are_weighted_and_one_without_a_value_leaves_none(write_spec, verifier):
+    spec = write_spec(
         "def reward(completions, **_):\n    return [None if c == 'x' else 2 for c in completions]"
     )
     whole = [
@@ -76,13 +76,18 @@ def test_parts_are_weighted_and_one_without_a_value_leaves_none(own, verifier):
     ]
     reward = load_reward(whole, verifier=verifier)
     assert called(reward, ["abc", "x"]) == [0.5 - 3.0, None]
-    found = reward.rewarded(["", ""], ["abc", "x"], {})
-    assert [each.parts for each in found] == [{"reward": 2.0, "lengths": 3.0}, {"lengths": 1.0}]
+    rewarded = reward.rewarded(["", ""], ["abc", "x"], {})
+    assert [sample.parts for sample in rewarded] == [
+        {"reward": 2.0, "lengths": 3.0},
+        {"lengths": 1.0},
+    ]
     assert not reward.failures
 
 
-def test_an_exception_spoils_only_the_completions_that_cause_it_and_is_named(verifier, own, caplog):
-    spec = own("def reward(completions, **_):\n    return [1 / len(c) for c in completions]")
+def test_an_exception_spoils_only_the_completions_that_cause_it_and_is_named(
+    verifier, write_spec, caplog
+):
+    spec = write_spec("def reward(completions, **_):\n    return [1 / len(c) for c in completions]")
     reward = load_reward({"reward": spec, "on_error": "drop"}, verifier=verifier)
     with caplog.at_level(logging.WARNING):
         assert called(reward, ["ab", ""]) == [0.5, None]
@@ -107,9 +112,9 @@ class Unshown:
 @pytest.mark.parametrize(
     "raised", ["SystemExit(0)", "GeneratorExit", "BaseException('x')", "StopIteration", "Mute()"]
 )
-def test_whatever_a_function_raises_is_a_failure_with_its_name(own, verifier, raised):
+def test_whatever_a_function_raises_is_a_failure_with_its_name(write_spec, verifier, raised):
     body = f"    if 'x' in completions:\n        raise {raised}\n    return [1] * len(completions)"
-    spec = own(f"{HOSTILE}\ndef reward(completions, **_):\n{body}")
+    spec = write_spec(f"{HOSTILE}\ndef reward(completions, **_):\n{body}")
     reward = load_reward({"reward": spec, "on_error": "drop"}, verifier=verifier)
     assert called(reward, ["x", "b"]) == [None, 1.0]
     assert f"raised {raised.partition('(')[0]}" in next(iter(reward.failures))
@@ -117,15 +122,15 @@ def test_whatever_a_function_raises_is_a_failure_with_its_name(own, verifier, ra
     assert called(direct, ["x", "b"]) == [None, 1.0]
 
 
-def test_an_interruption_of_the_user_is_none_of_a_function(own, verifier):
-    spec = own("def reward(**_):\n    raise KeyboardInterrupt")
+def test_an_interruption_of_the_user_is_none_of_a_function(write_spec, verifier):
+    spec = write_spec("def reward(**_):\n    raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
         called(load_reward(spec, verifier=verifier), ["a", "b"])
 
 
-def test_numbers_of_other_types_are_rewards(own, verifier):
+def test_numbers_of_other_types_are_rewards(write_spec, verifier):
     numbers = "[fractions.Fraction(1, 4), np.float32(0.5), np.bool_(True), np.array(2)]"
-    spec = own(f"{HOSTILE}\ndef reward(completions, **_):\n    return {numbers}")
+    spec = write_spec(f"{HOSTILE}\ndef reward(completions, **_):\n    return {numbers}")
     reward = load_reward(spec, verifier=verifier)
     assert called(reward, list("abcd"), PROBLEMS * 2) == [0.25, 0.5, 1.0, 2.0]
 
@@ -137,8 +142,8 @@ def test_numbers_of_other_types_are_rewards(own, verifier):
         *("10 ** 400", "-10 ** 5000", "fractions.Fraction(10 ** 400, 3)", "np.array([1, 2])"),
     ],
 )
-def test_what_is_no_finite_number_is_a_failure_and_not_0(own, verifier, value):
-    spec = own(f"{HOSTILE}\ndef reward(completions, **_):\n    return [{value}, 1]")
+def test_what_is_no_finite_number_is_a_failure_and_not_0(write_spec, verifier, value):
+    spec = write_spec(f"{HOSTILE}\ndef reward(completions, **_):\n    return [{value}, 1]")
     reward = load_reward({"reward": spec, "on_error": "drop"}, verifier=verifier)
     assert called(reward, ["a", "b"]) == [None, 1.0]
     assert "where a finite number or None is wanted" in next(iter(reward.failures))
@@ -148,9 +153,11 @@ def test_what_is_no_finite_number_is_a_failure_and_not_0(own, verifier, value):
     "result",
     ["0.5", "[1.0]", "[1.0] * 3", "[]", "None", "{0: 1, 1: 2}", "Unshown()", "iter([1, 1])"],
 )
-def test_a_result_of_another_length_or_type_is_an_error_and_no_second_call(own, verifier, result):
+def test_a_result_of_another_length_or_type_is_an_error_and_no_second_call(
+    write_spec, verifier, result
+):
     # Called with one completion alone it would be right, which hides the defect.
-    spec = own(
+    spec = write_spec(
         f"{HOSTILE}\ndef reward(completions, **_):\n"
         f"    return {result} if len(completions) > 1 else [1.0]"
     )
@@ -168,8 +175,8 @@ def reward(completions, **_):
 """
 
 
-def failing(own, verifier, *, value=1, **keys):
-    spec = own(FAILS_AT_X.replace("VALUE", str(value)))
+def failing(write, verifier, *, value=1, **keys):
+    spec = write(FAILS_AT_X.replace("VALUE", str(value)))
     return load_reward({"reward": spec, **keys}, verifier=verifier)
 
 
@@ -178,8 +185,8 @@ def batch(reward, *, good, bad):
     return reward([""] * len(texts), texts)
 
 
-def test_few_failures_count_as_zero_and_many_stop_with_the_users_own_lines(own, verifier):
-    reward = failing(own, verifier)
+def test_few_failures_count_as_zero_and_many_stop_with_the_users_own_lines(write_spec, verifier):
+    reward = failing(write_spec, verifier)
     assert batch(reward, good=95, bad=5) == [1.0] * 95 + [0.0] * 5
     with pytest.raises(InvalidValueError) as stopped:
         batch(reward, good=0, bad=1)
@@ -192,35 +199,37 @@ def test_few_failures_count_as_zero_and_many_stop_with_the_users_own_lines(own, 
 
 
 @pytest.mark.parametrize(("value", "weight"), [(-1, 1), (1, -1)])
-def test_a_failure_is_no_zero_by_default_where_zero_would_be_a_gift(own, verifier, value, weight):
-    reward = failing(own, verifier, value=value, weight=weight)
+def test_a_failure_is_no_zero_by_default_where_zero_would_be_a_gift(
+    write_spec, verifier, value, weight
+):
+    reward = failing(write_spec, verifier, value=value, weight=weight)
     with pytest.raises(InvalidValueError, match="failed for 1 of 100"):
         batch(reward, good=99, bad=1)
 
 
 @pytest.mark.parametrize(("policy", "worth"), [("zero", 0.0), ("drop", None)])
-def test_a_policy_says_what_a_failure_is_worth(own, verifier, policy, worth):
-    reward = failing(own, verifier, on_error=policy)
+def test_a_policy_says_what_a_failure_is_worth(write_spec, verifier, policy, worth):
+    reward = failing(write_spec, verifier, on_error=policy)
     assert batch(reward, good=1, bad=2) == [1.0, worth, worth]
     assert reward.failures.total() == 2
-    (found,) = reward.rewarded([""], ["x"], {})
-    assert (found.total, found.error) == (worth, "reward raised KeyError: 'x'")
+    (rewarded,) = reward.rewarded([""], ["x"], {})
+    assert (rewarded.total, rewarded.error) == (worth, "reward raised KeyError: 'x'")
 
 
-def test_none_of_a_function_is_no_failure_under_any_policy(own, verifier):
-    reward = load_reward(own("def reward(**_):\n    return [None]"), verifier=verifier)
+def test_none_of_a_function_is_no_failure_under_any_policy(write_spec, verifier):
+    reward = load_reward(write_spec("def reward(**_):\n    return [None]"), verifier=verifier)
     assert reward([""], ["a"]) == [None]
     assert not reward.failures
 
 
-def test_what_a_function_prints_goes_to_standard_error(own, verifier, capsys):
-    spec = own("print('loaded')\ndef reward(**_):\n    print('called')\n    return [1]")
+def test_what_a_function_prints_goes_to_standard_error(write_spec, verifier, capsys):
+    spec = write_spec("print('loaded')\ndef reward(**_):\n    print('called')\n    return [1]")
     assert load_reward(spec, verifier=verifier)([""], ["a"]) == [1.0]
     assert capsys.readouterr() == ("", "loaded\ncalled\n")
 
 
-def test_a_function_that_takes_too_long_gives_no_reward_and_no_wait(own, verifier):
-    spec = own("import time\ndef reward(completions, **_):\n    time.sleep(30)")
+def test_a_function_that_takes_too_long_gives_no_reward_and_no_wait(write_spec, verifier):
+    spec = write_spec("import time\ndef reward(completions, **_):\n    time.sleep(30)")
     keys = {"reward": spec, "timeout_s": 0.2, "on_error": "drop"}
     reward = load_reward(keys, verifier=verifier)
     started = time.monotonic()
@@ -230,18 +239,22 @@ def test_a_function_that_takes_too_long_gives_no_reward_and_no_wait(own, verifie
 
 
 @pytest.mark.parametrize("seconds", [math.inf, 1e12])
-def test_a_function_may_take_for_ever(own, verifier, seconds):
-    spec = own("import time\ndef reward(completions, **_):\n    time.sleep(0.1)\n    return [1]")
+def test_a_function_may_take_for_ever(write_spec, verifier, seconds):
+    spec = write_spec(
+        "import time\ndef reward(completions, **_):\n    time.sleep(0.1)\n    return [1]"
+    )
     reward = load_reward({"reward": spec, "timeout_s": seconds}, verifier=verifier)
     assert (called(reward, ["a"]), reward.failures) == ([1.0], {})
 
 
-def test_tests_and_a_function_of_ones_own_together(own, verifier):
-    spec = own("def reward(completions, **_):\n    return [-len(c) / 100 for c in completions]")
+def test_tests_and_a_function_of_ones_own_together(write_spec, verifier):
+    spec = write_spec(
+        "def reward(completions, **_):\n    return [-len(c) / 100 for c in completions]"
+    )
     reward = load_reward(["continuous", spec], verifier=verifier)
     problems = [PROBLEMS[1]] * 2
-    found = called(reward, ["print(5)", "print(4)"], problems)
-    assert found == pytest.approx([1 - 0.08, -0.08])
+    rewards = called(reward, ["print(5)", "print(4)"], problems)
+    assert rewards == pytest.approx([1 - 0.08, -0.08])
     with pytest.raises(InvalidValueError, match="'a': has no tests, which the reward of a program"):
         reward.check(PROBLEMS)
 
@@ -269,19 +282,21 @@ def test_what_a_recipe_may_not_say_is_refused_by_name(value, message):
         read_spec(value)
 
 
-def test_a_function_that_cannot_be_called_is_refused_before_any_completion(own, verifier, tmp_path):
+def test_a_function_that_cannot_be_called_is_refused_before_any_completion(
+    write_spec, verifier, tmp_path
+):
     load = functools.partial(load_reward, verifier=verifier)
     with pytest.raises(MissingFileError, match=r"absent.py' does not exist"):
         load(f"{tmp_path}/absent.py:reward")
     with pytest.raises(InvalidValueError, match=r"no function 'rewrd'; did you mean 'reward'"):
-        load(own("def reward(**_): ...", name="rewrd"))
+        load(write_spec("def reward(**_): ...", name="rewrd"))
     with pytest.raises(InvalidValueError, match=r"cannot be imported: ModuleNotFoundError"):
         load("no_such_module_here:f")
     with pytest.raises(InvalidValueError, match="cannot be imported: SyntaxError"):
-        load(own("def reward("))
+        load(write_spec("def reward("))
     with pytest.raises(InvalidValueError, match="cannot be imported: SystemExit: 0"):
-        load(own("import sys\nsys.exit(0)"))
-    reward = load(own("def reward(prompts, completions, answer):\n    return []"))
+        load(write_spec("import sys\nsys.exit(0)"))
+    reward = load(write_spec("def reward(prompts, completions, answer):\n    return []"))
     with pytest.raises(InvalidValueError, match=r"unexpected keyword.*a last parameter \*\*_"):
         reward.check(PROBLEMS)
 
@@ -317,8 +332,8 @@ def test_the_share_of_visible_tests_is_a_reward(verifier):
     problems = [Problem("a", "Double it.", tests=tests[:1], visible_tests=tests)]
     reward = load_reward(["visible_tests", "continuous"], verifier=verifier)
     reward.check(problems)
-    (found,) = reward.rewarded(["Double it."], ["print(2)"], columns_of(problems))
-    assert found.parts == {"visible_tests": 0.5, "continuous": 1.0}
+    (rewarded,) = reward.rewarded(["Double it."], ["print(2)"], columns_of(problems))
+    assert rewarded.parts == {"visible_tests": 0.5, "continuous": 1.0}
     with pytest.raises(InvalidValueError, match="'b': has no visible_tests"):
         reward.check(PROBLEMS[1:])
 

@@ -24,7 +24,7 @@ def verifier():
 
 
 @pytest.fixture
-def own(tmp_path):
+def own_reward(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     return f"{tmp_path}/own.py:reward"
 
@@ -35,9 +35,9 @@ def samples(tmp_path):
 
 
 def test_samples_get_the_reward_of_a_function_and_its_failures_get_none(
-    own, samples, tmp_path, verifier
+    own_reward, samples, tmp_path, verifier
 ):
-    parts = [{"reward": own, "weight": 2, "on_error": "drop"}, "rewards_for_tests:lengths"]
+    parts = [{"reward": own_reward, "weight": 2, "on_error": "drop"}, "rewards_for_tests:lengths"]
     results = scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=parts)
     rows = rows_of(tmp_path / "run/scores.jsonl")
     assert [row["reward"] for row in rows] == [3.0, 2 / 3 + 3, None, 4.0, None, 5.0]
@@ -57,9 +57,9 @@ def test_samples_get_the_reward_of_a_function_and_its_failures_get_none(
 
 
 def test_failures_that_count_as_zero_are_counted_beside_the_scores(
-    own, samples, tmp_path, verifier
+    own_reward, samples, tmp_path, verifier
 ):
-    reward = {"reward": own, "on_error": "zero"}
+    reward = {"reward": own_reward, "on_error": "zero"}
     results = scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=reward)
     assert results.metrics["max@k"][1].mean == pytest.approx((1 + 1 / 3 + 1 + 0.5) / 6)
     assert results.counts.row == {"unscored": 0, "zeroed": 2}
@@ -67,11 +67,11 @@ def test_failures_that_count_as_zero_are_counted_beside_the_scores(
 
 
 def test_a_function_that_fails_often_ends_the_run_and_rerunning_finds_the_same(
-    own, samples, tmp_path, verifier
+    own_reward, samples, tmp_path, verifier
 ):
     for _ in range(2):
         with pytest.raises(InvalidValueError, match=r"failed for 2 of 6(?s:.*)own.py., line 3"):
-            scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=own)
+            scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=own_reward)
     assert not (tmp_path / "run/results.json").exists()
 
 
@@ -87,8 +87,8 @@ def test_a_run_without_any_reward_is_an_error(samples, tmp_path, verifier):
         )
 
 
-def test_another_reward_is_refused_in_the_same_folder(own, samples, tmp_path, verifier):
-    zero = {"reward": own, "on_error": "zero"}
+def test_another_reward_is_refused_in_the_same_folder(own_reward, samples, tmp_path, verifier):
+    zero = {"reward": own_reward, "on_error": "zero"}
     scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=zero)
     (tmp_path / "own.py").write_text(OWN + "# changed\n")
     with pytest.raises(InvalidValueError, match=r"other settings(?s:.*)reward"):
@@ -164,8 +164,8 @@ def test_a_reward_model_scores_prompt_and_completion(mini, tmp_path, verifier):
     tokenizer.save_pretrained(tmp_path / "rm")
     reward = load_reward({"model": str(tmp_path / "rm")}, verifier=verifier)
     prompts, completions = ["sum\n", "max\n1 > 1"], ["print(sum(a))\n", "a"]
-    found = reward(prompts, completions)
-    for prompt, completion, value in zip(prompts, completions, found, strict=True):
+    rewards = reward(prompts, completions)
+    for prompt, completion, value in zip(prompts, completions, rewards, strict=True):
         ids = tokenizer(prompt + completion, return_tensors="pt")
         with torch.inference_mode():
             assert value == pytest.approx(model(**ids).logits.item(), abs=1e-5)

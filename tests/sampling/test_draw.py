@@ -7,26 +7,26 @@ from maxatk.sampling import SamplingSettings
 from maxatk.sampling.draw import draw_tokens
 
 
-def kept_by_brute_force(logits, given):
+def kept_by_brute_force(logits, sampling):
     """The distribution that is drawn from, by sorting the whole vocabulary."""
-    probs = torch.softmax(logits.double() / given.temperature, -1).numpy()
+    probs = torch.softmax(logits.double() / sampling.temperature, -1).numpy()
     order = np.argsort(-probs, kind="stable")
-    kept = probs * (probs >= given.min_p * probs.max())
+    kept = probs * (probs >= sampling.min_p * probs.max())
     kept /= kept.sum()
-    if given.top_k:
-        kept[order[given.top_k :]] = 0
+    if sampling.top_k:
+        kept[order[sampling.top_k :]] = 0
         kept /= kept.sum()
     mass = 0.0
     for token in order:
-        if mass >= given.top_p:
+        if mass >= sampling.top_p:
             kept[token] = 0
         mass += kept[token]
     return kept / kept.sum()
 
 
-def drawn(logits, given, rows=4001):
+def drawn(logits, sampling, rows=4001):
     noise = torch.linspace(0, 1 - 2.0**-24, rows)
-    return draw_tokens(logits.expand(rows, -1), noise, given)
+    return draw_tokens(logits.expand(rows, -1), noise, sampling)
 
 
 @settings(max_examples=60)
@@ -50,15 +50,15 @@ def test_tokens_have_the_frequencies_of_a_full_sort(vocabulary, spread, seed, cu
     logits = spread * torch.randn(vocabulary, generator=generator)
     asked = SamplingSettings(**cut)
     expected = kept_by_brute_force(logits, asked)
-    found = drawn(logits, asked)
-    seen = np.bincount(found.ids.numpy(), minlength=vocabulary) / 4001
+    draws = drawn(logits, asked)
+    seen = np.bincount(draws.ids.numpy(), minlength=vocabulary) / 4001
     if spread:
         np.testing.assert_allclose(seen, expected, atol=2 / 4001)
-    assert np.all(np.diff(found.ids.numpy()) >= 0)  # the noise rises, and so do the tokens
+    assert np.all(np.diff(draws.ids.numpy()) >= 0)  # the noise rises, and so do the tokens
     logp = torch.log_softmax(logits.double() / asked.temperature, -1)
-    torch.testing.assert_close(found.logprobs.double(), logp[found.ids], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(draws.logprobs.double(), logp[draws.ids], atol=1e-4, rtol=1e-4)
     entropy = -(logp.exp() * logp).sum()
-    torch.testing.assert_close(found.entropies.double(), entropy.expand(4001), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(draws.entropies.double(), entropy.expand(4001), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("cut", [{}, {"top_p": 0.5}, {"top_k": 3}, {"min_p": 0.2}])
@@ -76,9 +76,9 @@ def test_a_row_does_not_depend_on_the_others(cut):
 @pytest.mark.parametrize("cut", [{}, {"top_p": 0.9999}, {"top_k": 8}])
 def test_a_masked_token_is_never_drawn(noise, cut):
     logits = torch.tensor([[-torch.inf, 0.0, 1.0, 2.0] + [-torch.inf] * 300])
-    found = draw_tokens(logits, torch.tensor([noise]), SamplingSettings(**cut))
-    assert found.ids.item() == (1 if noise == 0 else 3)
-    assert torch.isfinite(found.entropies).all()
+    draws = draw_tokens(logits, torch.tensor([noise]), SamplingSettings(**cut))
+    assert draws.ids.item() == (1 if noise == 0 else 3)
+    assert torch.isfinite(draws.entropies).all()
 
 
 @pytest.mark.parametrize("broken", [[torch.nan] * 300, [torch.inf, 0.0] * 150, [-torch.inf] * 300])
@@ -89,8 +89,8 @@ def test_logits_that_are_no_distribution_give_nan_and_leave_the_others_alone(bro
     whole = torch.linspace(0, 3, 300).repeat(2, 1)
     noise = torch.tensor([0.2, 0.5, 0.9])
     logits = torch.stack([whole[0], torch.tensor(broken), whole[1]])
-    found = draw_tokens(logits, noise, SamplingSettings(**cut))
-    assert found.logprobs.isnan().tolist() == [False, True, False]
-    assert all(0 <= token < 300 for token in found.ids.tolist())
+    draws = draw_tokens(logits, noise, SamplingSettings(**cut))
+    assert draws.logprobs.isnan().tolist() == [False, True, False]
+    assert all(0 <= token < 300 for token in draws.ids.tolist())
     expected = draw_tokens(whole, noise[[0, 2]], SamplingSettings(**cut))
-    assert [part[[0, 2]].tolist() for part in found] == [part.tolist() for part in expected]
+    assert [part[[0, 2]].tolist() for part in draws] == [part.tolist() for part in expected]

@@ -39,8 +39,8 @@ def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes)
     work = Work(prompt_ids(backend.tokenizer, PROMPT), range(rows), noise)
     backend = copy.copy(backend)
     backend.batch_size, backend._end_tokens = batch or rows, ends
-    found = backend.rows([work], settings, Stopper(settings, backend._text))
-    drawn = [row for some in found for row in some]
+    batches = backend.rows([work], settings, Stopper(settings, backend._text))
+    drawn = [row for some in batches for row in some]
     return sorted(drawn, key=lambda row: row.key)
 
 
@@ -123,8 +123,8 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
     monkeypatch.setattr(Decoder, "step", counted)
     requests = [Request(f"p{i}", PROMPT * (1 + i % 3), [0]) for i in range(60)]
     settings = SamplingSettings(max_new_tokens=6, samples=1)
-    found = [sample for some in backend.sample(requests, settings) for sample in some]
-    assert [sample.problem_id for sample in found] == [f"p{i}" for i in range(60)]
+    samples = [sample for some in backend.sample(requests, settings) for sample in some]
+    assert [sample.problem_id for sample in samples] == [f"p{i}" for i in range(60)]
     full = widths[: -settings.max_new_tokens]
     assert len(full) > 10
     assert min(full) >= 7  # of 8
@@ -133,7 +133,7 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
 def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeypatch):
     backend = HFBackend(tiny_model, ModelSettings(batch_size=100))
     resized = []
-    monkeypatch.setattr(decoding, "pad", lambda *given: resized.append(1) or pad(*given))
+    monkeypatch.setattr(decoding, "pad", lambda *arguments: resized.append(1) or pad(*arguments))
     requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
     settings = SamplingSettings(max_new_tokens=2, samples=1)
     assert sum(len(some) for some in backend.sample(requests, settings)) == 100
@@ -412,8 +412,8 @@ def test_no_bit_depends_on_how_long_the_rows_beside_are(tmp_path):
 
     def draw_all(batch_size, requests):
         backend = HFBackend(folder, ModelSettings(batch_size=batch_size))
-        found = [sample for some in backend.sample(requests, settings) for sample in some]
-        return {sample.problem_id: sample for sample in found}
+        samples = [sample for some in backend.sample(requests, settings) for sample in some]
+        return {sample.problem_id: sample for sample in samples}
 
     whole = draw_all(12, requests)
     assert draw_all(4, requests) == whole

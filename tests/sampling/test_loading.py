@@ -100,9 +100,9 @@ def test_the_environment_names_gpus_driver_and_engines(tmp_path, monkeypatch):
     tool.write_text('#!/bin/sh\nprintf "NVIDIA H100, 550.54\\nNVIDIA H100, 550.54\\n"\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    found = environment.environment()
-    assert (found["gpu"], found["driver"]) == ("2 x NVIDIA H100", "550.54")
-    assert found["trl"].count(".") == 2
-    assert "vllm" not in found or found["vllm"]
+    machine = environment.environment()
+    assert (machine["gpu"], machine["driver"]) == ("2 x NVIDIA H100", "550.54")
+    assert machine["trl"].count(".") == 2
+    assert "vllm" not in machine or machine["vllm"]
     tool.write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     assert "gpu" not in environment.environment()

@@ -33,16 +33,16 @@ class Counted(TorchDispatchMode):
         self.copied = []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        found = function(*args, **(kwargs or {}))
+        result = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
         if name not in VIEWS:
             self.launched[name] += 1
         if name in COPIES:
-            self.copied.append(found.numel())
+            self.copied.append(result.numel())
         if name == "bmm":
             gaps = [part for part in args if not (part.is_contiguous() or part.mT.is_contiguous())]
             self.copied += [part.numel() for part in gaps]
-        return found
+        return result
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,8 @@ def stepped(model, *, prompts, shared, steps=3, counted=1):
     """Take steps of rows that are dealt over prompts, and count the last ones."""
     decoder = Decoder(model, rows=ROWS, shared=shared)
     with torch.no_grad():  # in inference mode the dispatcher would not show what is in a matmul
-        found = decoder.evaluate([[3 + i % 4] * PROMPT_TOKENS for i in range(prompts)])
-        decoder.admit(range(ROWS), [found[row % prompts] for row in range(ROWS)])
+        evaluated = decoder.evaluate([[3 + i % 4] * PROMPT_TOKENS for i in range(prompts)])
+        decoder.admit(range(ROWS), [evaluated[row % prompts] for row in range(ROWS)])
         tokens = torch.full((ROWS,), 4)
         for _ in range(steps - counted):
             decoder.step(tokens)
@@ -95,8 +95,8 @@ def test_shared_prompts_computed_together_give_the_logits_of_each_alone(model, m
 
     def logits():
         decoder = Decoder(model, rows=ROWS, shared=True)
-        found = decoder.evaluate([[3 + i] * n for i, n in enumerate(lengths)])
-        for prompt, rows in zip(found, dealt, strict=True):
+        evaluated = decoder.evaluate([[3 + i] * n for i, n in enumerate(lengths)])
+        for prompt, rows in zip(evaluated, dealt, strict=True):
             decoder.admit(rows, [prompt] * len(rows))
         steps = [decoder.step(torch.arange(ROWS) % 6) for _ in range(2)]
         decoder.release([4, 1])  # a prompt without rows is left out
@@ -141,13 +141,13 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
     noise = np.full((1, 2), 0.5, dtype=np.float32)
     lengths = [10, 10, 10, 10, 5, 20, 30, 5, 100, 3]
     work = [Work([3] * length, [place], noise) for place, length in enumerate(lengths)]
-    found = Loop(
+    batches = Loop(
         decoder,
         settings,
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     ).run(iter(work))
-    assert sorted(row.key for some in found for row in some) == list(range(10))
+    assert sorted(row.key for some in batches for row in some) == list(range(10))
     assert evaluated == [[3, 5, 5, 10], [10, 10, 10], [20, 30], [100]]  # shorter ones first
 
 

@@ -36,8 +36,8 @@ SETTINGS = SamplingSettings(samples=24, max_new_tokens=8, temperature=0.7, top_p
 
 
 def backend_for(server, **changes):
-    given = {"url": server.url, "backoff_s": 0.01, "retries": 4, "timeout_s": 5.0, **changes}
-    return load_backend("m", ModelSettings(backend="openai", server=ServerSettings(**given)))
+    options = {"url": server.url, "backoff_s": 0.01, "retries": 4, "timeout_s": 5.0, **changes}
+    return load_backend("m", ModelSettings(backend="openai", server=ServerSettings(**options)))
 
 
 def expected(indices):
@@ -82,9 +82,9 @@ def test_chat_sends_the_prompt_as_a_turn_and_the_key_of_the_environment(monkeypa
 
 def test_chat_sends_a_system_turn_and_the_arguments_of_the_template():
     with serving() as server:
-        given = ServerSettings(url=server.url, chat=True)
+        server_settings = ServerSettings(url=server.url, chat=True)
         prompt = PromptSettings(system="Be brief.", template_arguments={"enable_thinking": False})
-        draw(load_backend("m", ModelSettings("openai", server=given, prompt=prompt)), [0])
+        draw(load_backend("m", ModelSettings("openai", server=server_settings, prompt=prompt)), [0])
     body = server.requests[0][2]
     assert body["messages"][0] == {"role": "system", "content": "Be brief."}
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
@@ -352,13 +352,13 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
     settings = SamplingSettings(samples=8, max_new_tokens=4)
 
     def run(server, out, **changes):
-        given = {"url": server.url, "backoff_s": 0.01, "retries": 1, **changes}
+        options = {"url": server.url, "backoff_s": 0.01, "retries": 1, **changes}
         return evaluated(
             "m",
             PROBLEMS,
             tmp_path / out,
             settings=settings,
-            model_settings=ModelSettings("openai", batch_size=4, server=ServerSettings(**given)),
+            model_settings=ModelSettings("openai", batch_size=4, server=ServerSettings(**options)),
             verifier=verifier,
         )
 

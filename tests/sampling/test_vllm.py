@@ -40,8 +40,8 @@ def test_auto_takes_vllm_on_a_gpu_and_says_so(
     for name in ("vllm", "hf"):
         row = dataclasses.replace(BACKENDS[name], path=f"{__name__}:opened")
         monkeypatch.setitem(BACKENDS, name, row)
-    found = load_backend(str(tiny_model), ModelSettings("auto", **changes))
-    assert found.backend == expected
+    settings = load_backend(str(tiny_model), ModelSettings("auto", **changes))
+    assert settings.backend == expected
     assert f"backend auto: {expected}, because {why}" in caplog.text
 
 

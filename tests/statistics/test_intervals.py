@@ -66,54 +66,54 @@ def brute_bootstrap(values, resamples):
 def test_from_30_problems_on_the_interval_is_the_bootstrap_of_a_loop():
     values = np.random.default_rng(1).random((40, 3))
     values[4, 1] = np.nan
-    found = mean_interval(values, resamples=700)
+    interval = mean_interval(values, resamples=700)
     low, high = brute_bootstrap(values, 700)
-    np.testing.assert_allclose(found.low, low)
-    np.testing.assert_allclose(found.high, high)
-    np.testing.assert_allclose(found.mean, np.nanmean(values, axis=0))
-    assert found.problems.tolist() == [40, 39, 40]
+    np.testing.assert_allclose(interval.low, low)
+    np.testing.assert_allclose(interval.high, high)
+    np.testing.assert_allclose(interval.mean, np.nanmean(values, axis=0))
+    assert interval.problems.tolist() == [40, 39, 40]
 
 
 def test_interval_of_a_normal_sample_is_the_known_one():
     values = np.random.default_rng(0).normal(2.0, 3.0, (400, 1))
-    found = mean_interval(values)
+    interval = mean_interval(values)
     half = 1.96 * values.std() / 20
-    assert found.low[0] == pytest.approx(found.mean[0] - half, abs=0.02)
-    assert found.high[0] == pytest.approx(found.mean[0] + half, abs=0.02)
+    assert interval.low[0] == pytest.approx(interval.mean[0] - half, abs=0.02)
+    assert interval.high[0] == pytest.approx(interval.mean[0] + half, abs=0.02)
 
 
 @pytest.mark.parametrize("count", [5, 40])
 def test_interval_of_equal_values_is_a_point(count):
-    found = mean_interval(np.full((count, 2), 0.25))
-    assert found.low.tolist() == found.high.tolist() == found.mean.tolist() == [0.25, 0.25]
+    interval = mean_interval(np.full((count, 2), 0.25))
+    assert interval.low.tolist() == interval.high.tolist() == interval.mean.tolist() == [0.25, 0.25]
 
 
 def test_a_column_without_values_is_nan():
     values = np.array([[1.0, np.nan], [0.0, np.nan]] * 20)
-    found = mean_interval(values, resamples=100)
-    assert np.isnan([found.mean[1], found.low[1], found.high[1]]).all()
-    assert found.problems.tolist() == [40, 0]
-    assert found.mean[0] == 0.5
+    interval = mean_interval(values, resamples=100)
+    assert np.isnan([interval.mean[1], interval.low[1], interval.high[1]]).all()
+    assert interval.problems.tolist() == [40, 0]
+    assert interval.mean[0] == 0.5
 
 
 def test_students_interval_is_that_of_scipy():
     values = np.random.default_rng(3).random((7, 2))
     values[0, 1] = np.nan
-    found = student_mean(values)
+    interval = student_mean(values)
     for column in range(2):
         kept = values[~np.isnan(values[:, column]), column]
         ends = stats.t.interval(0.95, len(kept) - 1, kept.mean(), stats.sem(kept))
-        assert (found.low[column], found.high[column]) == pytest.approx(ends)
-        assert found.mean[column] == pytest.approx(kept.mean())
-    assert found.problems.tolist() == [7, 6]
+        assert (interval.low[column], interval.high[column]) == pytest.approx(ends)
+        assert interval.mean[column] == pytest.approx(kept.mean())
+    assert interval.problems.tolist() == [7, 6]
 
 
 def test_few_values_get_students_interval_in_a_column_of_its_own():
     values = np.random.default_rng(4).random((30, 2))
     values[0, 1] = np.nan
-    found, student = mean_interval(values, resamples=200), student_mean(values)
-    assert found.low[0] != student.low[0]
-    assert (found.low[1], found.high[1]) == (student.low[1], student.high[1])
+    interval, student = mean_interval(values, resamples=200), student_mean(values)
+    assert interval.low[0] != student.low[0]
+    assert (interval.low[1], interval.high[1]) == (student.low[1], student.high[1])
     assert mean_interval(values[:29]).low[0] == student_mean(values[:29]).low[0]
 
 
@@ -121,15 +121,15 @@ def test_few_values_get_students_interval_in_a_column_of_its_own():
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(problems):
     generator, covered = np.random.default_rng(0), 0
     for _ in range(400):
-        found = mean_interval(generator.beta(0.5, 1.5, (problems, 1)), resamples=300)
-        covered += found.low[0] <= 0.25 <= found.high[0]
+        interval = mean_interval(generator.beta(0.5, 1.5, (problems, 1)), resamples=300)
+        covered += interval.low[0] <= 0.25 <= interval.high[0]
     assert 0.88 < covered / 400 < 0.98
 
 
 def test_one_problem_has_a_mean_and_no_interval():
-    found = mean_interval(np.array([[0.5]]))
-    assert found.mean[0] == 0.5
-    assert np.isnan([found.low[0], found.high[0]]).all()
+    interval = mean_interval(np.array([[0.5]]))
+    assert interval.mean[0] == 0.5
+    assert np.isnan([interval.low[0], interval.high[0]]).all()
 
 
 def test_no_problems_are_refused():

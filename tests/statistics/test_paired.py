@@ -22,10 +22,10 @@ def compared(differences):
 @pytest.mark.parametrize("count", [2, 29, 30, 80])
 def test_interval_and_p_value_are_those_of_a_t_test(count):
     differences = np.random.default_rng(count).normal(0.3, 1, count)
-    found, expected = compared(differences), stats.ttest_1samp(differences, 0)
+    difference, expected = compared(differences), stats.ttest_1samp(differences, 0)
     ends = expected.confidence_interval(0.95)
-    assert (found.low[0], found.high[0]) == pytest.approx((ends.low, ends.high))
-    assert found.p[0] == pytest.approx(max(expected.pvalue, 2.0 ** (1 - count)))
+    assert (difference.low[0], difference.high[0]) == pytest.approx((ends.low, ends.high))
+    assert difference.p[0] == pytest.approx(max(expected.pvalue, 2.0 ** (1 - count)))
 
 
 @pytest.mark.parametrize("problems", [30, 40])
@@ -54,9 +54,9 @@ def test_it_is_never_below_what_flipping_the_signs_can_give(differences):
         for signs in itertools.product((-1, 1), repeat=len(moved))
     ]
     smallest = min(1.0, 2 * np.mean(np.array(sums) >= sum(map(abs, moved)) - 1e-9))
-    found = compared(differences)
-    assert found.p[0] >= smallest - 1e-12
-    assert found.zeros[0] == len(differences) - len(moved)
+    difference = compared(differences)
+    assert difference.p[0] >= smallest - 1e-12
+    assert difference.zeros[0] == len(differences) - len(moved)
 
 
 @pytest.mark.parametrize("others", [0, 25, 200])
@@ -95,10 +95,10 @@ def test_columns_are_tested_as_if_alone():
     ],
 )
 def test_without_a_spread_there_is_no_interval_and_p_is_that_of_the_signs(differences, mean, p):
-    found = compared(differences)
-    assert found.mean[0] == pytest.approx(mean, nan_ok=True)
-    assert np.isnan([found.low[0], found.high[0]]).all()
-    assert found.p[0] == p
+    difference = compared(differences)
+    assert difference.mean[0] == pytest.approx(mean, nan_ok=True)
+    assert np.isnan([difference.low[0], difference.high[0]]).all()
+    assert difference.p[0] == p
 
 
 def test_pairing_finds_a_small_gain_between_very_different_problems():
@@ -112,8 +112,8 @@ def test_pairing_finds_a_small_gain_between_very_different_problems():
 
 def test_a_problem_without_a_value_on_one_side_is_left_out():
     a, b = np.array([[1.0], [np.nan], [0.5]]), np.array([[0.5], [0.0], [np.nan]])
-    found = paired_difference(a, b)
-    assert (found.mean[0], found.problems[0]) == (0.5, 1)
+    difference = paired_difference(a, b)
+    assert (difference.mean[0], difference.problems[0]) == (0.5, 1)
 
 
 def test_different_shapes_are_refused():

@@ -83,12 +83,12 @@ def test_the_table_of_the_documents_is_what_the_function_gives():
         itertools.product((0.01, 0.02, 0.05), (1, 8, 128))
     )
     for difference, k, cells in rows:
-        for samples, said in zip((16, 64, 256, 1024), cells.split(" | "), strict=True):
+        for samples, cell in zip((16, 64, 256, 1024), cells.split(" | "), strict=True):
             if int(k) > samples:
-                assert said == "–"
+                assert cell == "–"
                 continue
             needed = problems_needed(float(difference), k=int(k), samples=samples, chances=CHANCES)
-            assert said == f"{needed:,}"
+            assert cell == f"{needed:,}"
 
 
 @pytest.mark.parametrize(

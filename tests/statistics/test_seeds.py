@@ -27,12 +27,12 @@ def of_means(differences):
 
 @given(seeds.filter(lambda values: np.std(values) > 1e-3))
 def test_interval_and_p_are_those_of_a_t_test_over_seeds(differences):
-    found = of_means(differences)
+    difference = of_means(differences)
     expected = stats.ttest_1samp(differences, 0.0)
     ends = expected.confidence_interval(0.95)
-    assert found.p[0] == pytest.approx(expected.pvalue, abs=1e-9)
-    assert (found.low[0], found.high[0]) == pytest.approx((ends.low, ends.high), abs=1e-9)
-    assert found.mean[0] == pytest.approx(np.mean(differences))
+    assert difference.p[0] == pytest.approx(expected.pvalue, abs=1e-9)
+    assert (difference.low[0], difference.high[0]) == pytest.approx((ends.low, ends.high), abs=1e-9)
+    assert difference.mean[0] == pytest.approx(np.mean(differences))
 
 
 @given(seeds)
@@ -52,24 +52,24 @@ def test_no_sign_flip_is_below_that_of_seeds_that_agree(count):
 
 def test_the_published_difference_of_five_seeds_is_not_one():
     differences = [-0.007, 0.028, 0.019, 0.051, 0.003]
-    found = of_means(differences)
-    assert (found.low[0], found.high[0]) == pytest.approx((-0.009, 0.047), abs=5e-4)
-    assert found.p[0] == pytest.approx(0.13, abs=0.01)
+    difference = of_means(differences)
+    assert (difference.low[0], difference.high[0]) == pytest.approx((-0.009, 0.047), abs=5e-4)
+    assert difference.p[0] == pytest.approx(0.13, abs=0.01)
     assert sign_flip_p(differences) == 0.1875
 
 
 def test_every_seed_weighs_the_same_however_many_problems_it_has():
     few, many = np.array([[0.3], [0.1], [np.nan]]), np.full((50, 1), 0.1)
-    found = over_seeds([few, many, np.array([[0.6]])])
-    assert found.mean[0] == pytest.approx(0.3)
-    assert found.problems[0] == 53
+    difference = over_seeds([few, many, np.array([[0.6]])])
+    assert difference.mean[0] == pytest.approx(0.3)
+    assert difference.problems[0] == 53
 
 
 @pytest.mark.parametrize("differences", [[0.5] * 3, [-1.5 / 26] * 3, [0.1 + 0.2, 0.3, 0.3]])
 def test_seeds_that_agree_have_no_interval_and_the_p_of_the_sign_flips(differences):
-    found = of_means(differences)
-    assert np.isnan([found.low[0], found.high[0]]).all()
-    assert found.p[0] == sign_flip_p(differences) == 0.25
+    difference = of_means(differences)
+    assert np.isnan([difference.low[0], difference.high[0]]).all()
+    assert difference.p[0] == sign_flip_p(differences) == 0.25
     crossed = over_seeds_and_problems(np.full((3, 5, 1), differences[0]))
     assert np.isnan([crossed.low[0], crossed.high[0]]).all()
     assert crossed.p[0] == 0.25
@@ -82,9 +82,9 @@ def test_seeds_without_any_difference_have_p_1():
 
 
 def test_a_seed_without_a_value_leaves_no_mean():
-    found = of_means([0.1, np.nan, 0.2])
-    assert np.isnan([found.mean[0], found.low[0], found.high[0]]).all()
-    assert found.p[0] == 1.0
+    difference = of_means([0.1, np.nan, 0.2])
+    assert np.isnan([difference.mean[0], difference.low[0], difference.high[0]]).all()
+    assert difference.p[0] == 1.0
     assert sign_flip_p([0.1, float("nan"), 0.2]) is None
 
 
@@ -129,11 +129,11 @@ def test_the_crossed_interval_is_that_of_the_mean_squares(size, spreads):
         + spreads[1] * draw.normal(size=(1, size[1], 3))
         + spreads[2] * draw.normal(size=(*size, 3))
     )
-    found = over_seeds_and_problems(tables)
+    crossed = over_seeds_and_problems(tables)
     for column in range(3):
         low, high, p = brute_crossed(tables[:, :, column])
-        assert (found.low[column], found.high[column]) == pytest.approx((low, high))
-        assert found.p[column] == pytest.approx(max(p, 2.0 ** (1 - size[1])))
+        assert (crossed.low[column], crossed.high[column]) == pytest.approx((low, high))
+        assert crossed.p[column] == pytest.approx(max(p, 2.0 ** (1 - size[1])))
 
 
 def test_it_is_never_narrower_than_problems_alone():
@@ -148,9 +148,9 @@ def test_a_problem_that_some_seed_lacks_is_left_out():
     table = np.random.default_rng(0).normal(size=(3, 8, 1))
     whole = over_seeds_and_problems(table[:, 1:])
     table[1, 0] = np.nan
-    found = over_seeds_and_problems(table)
-    assert found.problems[0] == 7
-    assert (found.low[0], found.p[0]) == pytest.approx((whole.low[0], whole.p[0]))
+    crossed = over_seeds_and_problems(table)
+    assert crossed.problems[0] == 7
+    assert (crossed.low[0], crossed.p[0]) == pytest.approx((whole.low[0], whole.p[0]))
     for kept in (0, 1):
         few = over_seeds_and_problems(
             np.where(np.arange(8)[:, None] < kept, table[2:], np.nan)[[0, 0, 0]]
@@ -168,7 +168,7 @@ def test_it_covers_other_seeds_and_other_problems_and_t_over_seeds_does_not(coun
         + 0.05 * draw.normal(size=(count, 40, runs))
     )
     crossed, over = over_seeds_and_problems(tables), over_seeds(list(tables))
-    covered = [((found.low <= 0) & (found.high >= 0)).mean() for found in (crossed, over)]
+    covered = [((interval.low <= 0) & (interval.high >= 0)).mean() for interval in (crossed, over)]
     assert 0.93 <= covered[0] <= 0.97
     assert covered[1] < 0.9
     assert 0.03 <= (crossed.p < 0.05).mean() <= 0.07
@@ -176,7 +176,7 @@ def test_it_covers_other_seeds_and_other_problems_and_t_over_seeds_does_not(coun
 
 def test_seeds_with_problems_of_their_own_are_covered_by_t():
     draw = np.random.default_rng(0)
-    found = over_seeds(
+    difference = over_seeds(
         0.02 + 0.03 * draw.normal(size=(5, 1, 2000)) + 0.05 * draw.normal(size=(5, 8, 2000))
     )
-    assert 0.94 <= ((found.low <= 0.02) & (found.high >= 0.02)).mean() <= 0.96
+    assert 0.94 <= ((difference.low <= 0.02) & (difference.high >= 0.02)).mean() <= 0.96

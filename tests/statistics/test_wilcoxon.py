@@ -20,12 +20,12 @@ def brute_p(differences):
         sum(other < size for other in sizes) + (sum(other == size for other in sizes) + 1) / 2
         for size in sizes
     ]
-    found = sum(rank for rank, d in zip(ranks, moved, strict=True) if d > 0)
+    rank_sum = sum(rank for rank, d in zip(ranks, moved, strict=True) if d > 0)
     sums = [
         sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign)
         for signs in itertools.product([False, True], repeat=len(ranks))
     ]
-    below, above = sum(s <= found for s in sums), sum(s >= found for s in sums)
+    below, above = sum(s <= rank_sum for s in sums), sum(s >= rank_sum for s in sums)
     return min(1.0, 2 * min(below, above) / len(sums))
 
 
@@ -34,8 +34,8 @@ quarters = st.lists(st.integers(-4, 4).map(lambda i: i / 4), min_size=1, max_siz
 
 @given(quarters)
 def test_small_samples_equal_the_enumeration_of_all_signs(differences):
-    found = wilcoxon(np.array(differences), np.zeros(len(differences)))
-    assert found == pytest.approx(brute_p(differences), abs=1e-12)
+    p = wilcoxon(np.array(differences), np.zeros(len(differences)))
+    assert p == pytest.approx(brute_p(differences), abs=1e-12)
 
 
 @given(quarters, st.randoms(use_true_random=False))

@@ -28,7 +28,7 @@ def studied(tmp_path, results):
     """Return the places of one model of a study over two seeds, with the log of each training."""
 
     def write(*histories, levels):
-        variant, found = Variant(levels, {}), []
+        variant, places = Variant(levels, {}), []
         for seed, history in itertools.zip_longest((1, 2), histories):
             evaluation, training = (
                 tmp_path / f"{kind}-{variant.name}-{seed}" for kind in ("eval", "train")
@@ -38,8 +38,8 @@ def studied(tmp_path, results):
             if history is not None:
                 training.mkdir()
                 write_json(training / TRAIN_RECORD, {"log_history": history, "seconds": 2.0})
-            found.append(Place(variant, seed, evaluation, training if history else None))
-        return found
+            places.append(Place(variant, seed, evaluation, training if history else None))
+        return places
 
     return write
 
@@ -60,8 +60,8 @@ def seeded(tmp_path_factory):
                 evaluation.mkdir()
                 training.mkdir()
                 ids = [f"{seed}-{i}" for i in range(problems)]
-                found = make_results(10 * seed + place, *chances, ids=ids, samples=16)
-                write_json(evaluation / RESULTS, found)
+                scores = make_results(10 * seed + place, *chances, ids=ids, samples=16)
+                write_json(evaluation / RESULTS, scores)
                 record = {"log_history": SPIKED, "seconds": 2.0}
                 write_json(training / TRAIN_RECORD, record)
                 places.append(

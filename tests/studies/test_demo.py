@@ -18,9 +18,9 @@ STUDY = Path(__file__).parents[2] / "docs" / "study" / "demo_seeds" / "results.j
 
 def results_of(best, k=128):
     """Results that know one k alone."""
-    found = {k: Mean(best, best, best, 40)}
+    means = {k: Mean(best, best, best, 40)}
     return Results(
-        metrics={"max@k": found, "pass@k": found},
+        metrics={"max@k": means, "pass@k": means},
         per_problem=PerProblem(),
         counts=Counts(40, 10240, 0, {}),
         entropy=None,
@@ -62,9 +62,9 @@ def test_a_run_without_the_models_or_with_few_samples_says_nothing():
 
 
 def test_a_study_of_another_model_says_nothing(recipe, of_a_llama):
-    found = compared(dict.fromkeys(MODELS, 0.8))
-    assert remarks(load_study(recipe()), found) != []
-    assert remarks(load_study(recipe(**of_a_llama)), found) == []
+    comparison = compared(dict.fromkeys(MODELS, 0.8))
+    assert remarks(load_study(recipe()), comparison) != []
+    assert remarks(load_study(recipe(**of_a_llama)), comparison) == []
 
 
 def test_the_table_of_the_package_is_that_of_the_study():
@@ -73,9 +73,9 @@ def test_the_table_of_the_package_is_that_of_the_study():
     rows = list(csv.DictReader(text.splitlines()))
     assert len(rows) == 3 * 8
     for row in rows:
-        found = study["models"][row["model"]]["by_seed"][row["seed"]]["max@k"]
+        means = study["models"][row["model"]]["by_seed"][row["seed"]]["max@k"]
         assert [float(row[k]) for k in ("1", "8", "32", "128")] == pytest.approx(
-            [found[k] for k in ("1", "8", "32", "128")], abs=5e-5
+            [means[k] for k in ("1", "8", "32", "128")], abs=5e-5
         )
 
 

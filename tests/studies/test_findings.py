@@ -49,8 +49,8 @@ def test_by_seed_holds_the_means_of_each_seed(seeded, build):
     study = build(places)
     for place in places:
         metrics = json.loads((place.evaluation / "results.json").read_text())["metrics"]
-        found = study.models[place.variant.name]["by_seed"][str(place.seed)]["max@k"]
-        assert found == {k: cell["mean"] for k, cell in metrics["max@k"].items()}
+        means = study.models[place.variant.name]["by_seed"][str(place.seed)]["max@k"]
+        assert means == {k: cell["mean"] for k, cell in metrics["max@k"].items()}
 
 
 def test_one_model_is_no_study(seeded, build):
@@ -71,16 +71,16 @@ def test_seeds_that_share_their_problems_are_crossed_with_them(seeded, build, tm
     first = places[0].evaluation
     shared = []
     for place in places:
-        found = read_json(place.evaluation / RESULTS)
-        found["per_problem"]["ids"] = read_json(first / RESULTS)["per_problem"]["ids"]
+        results = read_json(place.evaluation / RESULTS)
+        results["per_problem"]["ids"] = read_json(first / RESULTS)["per_problem"]["ids"]
         folder = tmp_path / place.evaluation.name
         folder.mkdir()
-        write_json(folder / RESULTS, found)
+        write_json(folder / RESULTS, results)
         shared.append(dataclasses.replace(place, evaluation=folder))
-    own, crossed = build(places), build(shared)
-    assert (own.over, crossed.over) == ("seeds", "seeds and problems")
-    assert own.comparison.baseline.problems == 3 * crossed.comparison.baseline.problems
-    for one, other in zip(own.differences, crossed.differences, strict=True):
+    nested, crossed = build(places), build(shared)
+    assert (nested.over, crossed.over) == ("seeds", "seeds and problems")
+    assert nested.comparison.baseline.problems == 3 * crossed.comparison.baseline.problems
+    for one, other in zip(nested.differences, crossed.differences, strict=True):
         assert one.by_seed == other.by_seed
         assert one.prompts_low != other.prompts_low
     heading = "95%, other seeds and other problems"

@@ -10,12 +10,12 @@ from studies.conftest import RECIPE
 
 
 def test_models_are_all_combinations_of_levels_and_the_base(recipe):
-    found = load_study(recipe()).variants
-    assert [model.name for model in found] == ["base", "grpo", "loo,updates=1", "loo,updates=2"]
-    assert found[2].levels == {"method": "loo", "updates": "1"}
-    assert found[2].train["trainer"]["num_iterations"] == 1
-    assert found[2].train["trainer"]["method"] == "bon_loo1"
-    assert found[2].train["trainer"]["k"] == RECIPE["train"]["trainer"]["k"]
+    variants = load_study(recipe()).variants
+    assert [model.name for model in variants] == ["base", "grpo", "loo,updates=1", "loo,updates=2"]
+    assert variants[2].levels == {"method": "loo", "updates": "1"}
+    assert variants[2].train["trainer"]["num_iterations"] == 1
+    assert variants[2].train["trainer"]["method"] == "bon_loo1"
+    assert variants[2].train["trainer"]["k"] == RECIPE["train"]["trainer"]["k"]
 
 
 def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
@@ -58,16 +58,16 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
     second.write_text(
         "extends: first.yaml\nmini: {tests: 3}\ntrain: {trainer: {num_iterations: 1}}\n"
     )
-    first, found = load_study(tmp_path / "first.yaml"), load_study(second)
-    assert found.mini == dataclasses.replace(first.mini, tests=3)
-    assert found.train == {
+    first, merged = load_study(tmp_path / "first.yaml"), load_study(second)
+    assert merged.mini == dataclasses.replace(first.mini, tests=3)
+    assert merged.train == {
         **first.train,
         "trainer": {**first.train["trainer"], "num_iterations": 1},
     }
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"seeds": []}, "seeds"),
         ({"seeds": [1, 1]}, "seeds"),
@@ -89,8 +89,8 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
     ],
 )
-def test_what_cannot_be_is_refused_before_any_work(recipe, changes, said):
-    with pytest.raises(InvalidValueError, match=said):
+def test_what_cannot_be_is_refused_before_any_work(recipe, changes, message):
+    with pytest.raises(InvalidValueError, match=message):
         load_study(recipe(**changes))
 
 

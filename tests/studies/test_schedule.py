@@ -62,8 +62,8 @@ def test_studies_share_what_is_the_same_and_nothing_else(recipe):
 
 
 def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(recipe):
-    own = {"credit": {"cvar": 0.25, "of": 4}, "baseline": "replace_one"}
-    grids = [{"method": {"quarter": {"trainer.method": own}}}]
+    method = {"credit": {"cvar": 0.25, "of": 4}, "baseline": "replace_one"}
+    grids = [{"method": {"quarter": {"trainer.method": method}}}]
     everywhere = places(load_study(recipe(grids=grids)))
     trainings = [place.training.name for place in everywhere if place.training]
     assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings)
@@ -94,16 +94,16 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
         before, distilled, evaluation = list(chain.values())[-3:]
         assert needs[distilled] == (before,)
         assert needs[evaluation] == (distilled,)
-        found = recipes[distilled]
-        assert Path(found["model"]).parts[-2 if "mini" in before else -1].startswith(before)
-        assert (found["k"], found["trainer"]["seed"]) == (4, study.seeds[1])
-        assert found["eval"]["sampling"] == {"samples": 8, "seed": study.seeds[1]}
-        assert recipes[evaluation]["model"] == found["out"]
+        distillation = recipes[distilled]
+        assert Path(distillation["model"]).parts[-2 if "mini" in before else -1].startswith(before)
+        assert (distillation["k"], distillation["trainer"]["seed"]) == (4, study.seeds[1])
+        assert distillation["eval"]["sampling"] == {"samples": 8, "seed": study.seeds[1]}
+        assert recipes[evaluation]["model"] == distillation["out"]
     assert refusal_of(trainings_of(study, places(study))) is None
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"distill": {"k": 300}}, "grpo: k: must be at most 256"),
         ({"distill": {"k": 2, "rate": 1}}, "grpo: train.distill: unknown key 'rate'"),
@@ -114,10 +114,10 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
         ({"trainer": {"num_generations": 200, "k": 1}}, "grpo: "),
     ],
 )
-def test_what_the_trainer_refuses_names_the_model(recipe, change, said):
+def test_what_the_trainer_refuses_names_the_model(recipe, change, message):
     grids = [{"method": {"grpo": {}}}]
     study = load_study(recipe(train={**RECIPE["train"], **change}, grids=grids))
-    assert said in refusal_of(trainings_of(study, places(study)))
+    assert message in refusal_of(trainings_of(study, places(study)))
 
 
 def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(

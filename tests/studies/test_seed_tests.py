@@ -43,9 +43,9 @@ def test_the_best_is_tested_against_the_second_best(models, build):
 
 def test_problems_without_a_value_leave_their_pair(models, build, tmp_path):
     base, better = models[:4], models[4:8]
-    found = json.loads((better[0].evaluation / RESULTS).read_text())
-    found["per_problem"]["max@k"]["1"][0] = None
-    write_json(tmp_path / RESULTS, found)
+    results = json.loads((better[0].evaluation / RESULTS).read_text())
+    results["per_problem"]["max@k"]["1"][0] = None
+    write_json(tmp_path / RESULTS, results)
     lost = [dataclasses.replace(better[0], evaluation=tmp_path), *better[1:]]
     test = next(t for t in build([*base, *lost]).differences if t.measure.name == "max@1")
     columns = [
@@ -61,8 +61,8 @@ def test_what_is_sure_over_prompts_need_not_be_over_seeds(build, seeded):
     turned = [*weak[:3], strong[3]], [*strong[:3], weak[3]]  # one training goes the other way
     places = [
         dataclasses.replace(place, variant=Variant(levels, {}))
-        for levels, found in zip(({}, {"method": "odd"}), turned, strict=True)
-        for place in found
+        for levels, group in zip(({}, {"method": "odd"}), turned, strict=True)
+        for place in group
     ]
     for test in build(places).differences:
         assert test.above == 3

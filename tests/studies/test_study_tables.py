@@ -110,9 +110,9 @@ def test_tables_are_written_in_three_forms(study, tmp_path):
     }
     with (tmp_path / "pairs.csv").open() as file:
         first, _ = csv.DictReader(file)
-    found = study.pairs[0]
-    assert float(first["difference"]) == pytest.approx(found.difference, abs=5e-4)
-    assert float(first["p"].replace("<0.001", "0")) == pytest.approx(found.p, abs=1e-3)
+    pair = study.pairs[0]
+    assert float(first["difference"]) == pytest.approx(pair.difference, abs=5e-4)
+    assert float(first["p"].replace("<0.001", "0")) == pytest.approx(pair.p, abs=1e-3)
 
 
 def test_models_of_two_axes_are_crossed(studied, build):
@@ -125,10 +125,10 @@ def test_models_of_two_axes_are_crossed(studied, build):
     study = build(places)
     table = study_tables(study)["crossed"]
     mean = study.comparison.baseline.metric("max@k", 128).mean
-    said = f"{mean:.3f}"
+    printed = f"{mean:.3f}"
     assert table.header == ("model", "metric", "updates=1", "updates=8")
     rows = [tuple(cell.text for cell in row) for row in table.rows]
-    assert rows[2:] == [("one", "max@128", said, said), ("two", "max@128", "–", said)]
+    assert rows[2:] == [("one", "max@128", printed, printed), ("two", "max@128", "–", printed)]
 
 
 def test_models_of_one_axis_have_nothing_to_cross(studied, build):
@@ -148,10 +148,10 @@ def test_a_column_more_of_the_trainings_is_one_entry(studied, build, monkeypatch
 def test_a_stored_score_that_chooses_has_a_table_and_tests(seeded, build):
     places = seeded([1, 2, 3])
     for place in places:
-        found = read_json(place.evaluation / RESULTS)
+        results = read_json(place.evaluation / RESULTS)
         for part in ("metrics", "per_problem"):
-            found[part]["max@k by chance"] = found[part]["pass@k"]
-        write_json(place.evaluation / RESULTS, found)
+            results[part]["max@k by chance"] = results[part]["pass@k"]
+        write_json(place.evaluation / RESULTS, results)
     study = build(places, pairs=[("better", "same")])
     tables = study_tables(study)
     assert tables["max_at_k_by_chance"].header[-1] == "max@16 by chance"

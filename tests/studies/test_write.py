@@ -27,10 +27,10 @@ def finished(recipe):
             names = list(CHANCES)
             seed = 10 * place.seed + names.index(place.variant.name)
             ids = [f"{place.seed}-{i}" for i in range(6)]  # every seed has its own
-            found = make_results(seed, *CHANCES[place.variant.name], ids=ids, samples=16)
+            results = make_results(seed, *CHANCES[place.variant.name], ids=ids, samples=16)
             folder = place.evaluation
             folder.mkdir(parents=True)
-            write_json(folder / RESULTS, found)
+            write_json(folder / RESULTS, results)
             if place.training is not None:
                 folder = place.training
                 folder.mkdir()
@@ -62,8 +62,8 @@ def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp
 
 def test_the_models_of_a_study_have_a_folder_a_seed_and_the_base_no_training(finished):
     everywhere = places(finished([1, 2]))
-    found = [(place.seed, place.variant.name) for place in everywhere]
-    assert found == [(seed, name) for seed in (1, 2) for name in ("base", "better", "same")]
+    pairs = [(place.seed, place.variant.name) for place in everywhere]
+    assert pairs == [(seed, name) for seed in (1, 2) for name in ("base", "better", "same")]
     for place in everywhere:
         assert (place.evaluation / RESULTS).is_file()
         assert (place.training is None) == (place.variant.name == "base")

@@ -82,9 +82,9 @@ class Server(NoTransfer):
 
     def send_weights(self, iterator):
         with self._lock, torch.no_grad():
-            own = dict(self.model.named_parameters())
+            parameters = dict(self.model.named_parameters())
             for name, weight in iterator:
-                own[name].copy_(weight)
+                parameters[name].copy_(weight)
         self.transfers += 1
 
     @torch.no_grad()
@@ -112,12 +112,12 @@ class Server(NoTransfer):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                found = json.dumps(served.complete(asked)).encode()
+                body = json.dumps(served.complete(asked)).encode()
                 self.send_response(200 if self.path == "/v1/completions" else 404)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(found)))
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(found)
+                self.wfile.write(body)
 
             def log_message(self, *_): ...
 

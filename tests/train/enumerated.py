@@ -118,13 +118,13 @@ class EveryGroup(MaxAtKTrainer):
         return super()._compute_loss(model, inputs)
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         weights, self._weights = self._weights, None
         if weights is None:  # not the pass of the loss
-            return found
-        logps = found[0]  # the same numbers; every row's part of the gradient gets its weight
+            return outputs
+        logps = outputs[0]  # the same numbers; every row's part of the gradient gets its weight
         weighed = logps.detach() + weights[:, None] * (logps - logps.detach())
-        return (weighed, *found[1:])
+        return (weighed, *outputs[1:])
 
     def training_step(self, model, inputs, *args, **kwargs):
         self.policies.append({n: w.clone() for n, w in self.model.state_dict().items()})

@@ -66,8 +66,8 @@ def expected_by_step(trainer, model_folder, *, method, k=2, form="ppo"):
 def check_advantages(trainer, expected, *, atol=2e-5):
     """Every micro-batch has its rows of the advantages of its step, in the order of samples."""
     for seen in trainer.seen:
-        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=atol)
+        expected_rows = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=atol)
 
 
 def check_every_step(trainer, model_folder, *, method, form="ppo", atol=2e-5):

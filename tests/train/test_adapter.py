@@ -70,8 +70,8 @@ def test_advantages_match_brute_force(model_folder, prompts, tmp_path, peft, cha
         expected[step] = values.reshape(-1)
     assert np.abs(expected[1] - on_policy).max() > 2 * tolerance
     for seen in trainer.seen:
-        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=tolerance)
+        expected_rows = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=tolerance)
 
 
 def test_a_recipe_with_an_adapter_gives_a_whole_model_and_the_adapter(toy_recipe, model_folder):
@@ -90,9 +90,9 @@ def test_a_recipe_with_an_adapter_gives_a_whole_model_and_the_adapter(toy_recipe
 
 def test_settings_of_an_adapter_are_checked(monkeypatch):
     assert lora_config(None) is None
-    found = lora_config({"r": 3})
-    assert isinstance(found, LoraConfig)
-    assert (found.r, found.task_type) == (3, "CAUSAL_LM")
+    adapter = lora_config({"r": 3})
+    assert isinstance(adapter, LoraConfig)
+    assert (adapter.r, adapter.task_type) == (3, "CAUSAL_LM")
     with pytest.raises(InvalidValueError, match="unknown key 'lora_alhpa'; did you mean 'lora_al"):
         lora_config({"lora_alhpa": 1})
     monkeypatch.setitem(sys.modules, "peft", None)

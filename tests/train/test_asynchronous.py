@@ -195,8 +195,10 @@ def expected_gradient(folder, tmp_path, *, form, length, n=3, parts=1, method=No
     rows = []
     for number, group in enumerate(groups):
         completions = [every[place] for place in group]
-        found = group_of(completions, sampled[list(group)].tolist(), group_id=number, parts=parts)
-        rows += asyncio.run(loop._score_group(found))
+        rollouts = group_of(
+            completions, sampled[list(group)].tolist(), group_id=number, parts=parts
+        )
+        rows += asyncio.run(loop._score_group(rollouts))
     trainer = Weighed(
         model=folder,
         reward_funcs=rewards_of_ids,
@@ -345,14 +347,14 @@ def test_settings_are_refused_before_any_work(tmp_path, changes, message):
 
 
 def test_a_method_without_a_correction_may_pack_by_tokens(tmp_path):
-    found = settings(
+    config = settings(
         tmp_path,
         method="bon_loo1",
         token_budget=100,
         top_p=0.9,
         per_device_train_batch_size=4,
     )
-    assert found.token_budget == 100
+    assert config.token_budget == 100
 
 
 def test_another_way_to_score_groups_is_refused(tiny, tmp_path):

@@ -55,12 +55,12 @@ async def async_reward(completions, **columns):
 def test_an_unmodified_trainer_takes_the_same_steps(tmp_path, model_folder, prompts, reward):
     args = plain_config(tmp_path / "plain")
     plain = make(GRPOTrainer, args, best_of(reward, k=2), model_folder, prompts)
-    found = trained(plain)
+    plain_weights = trained(plain)
     args = config(tmp_path / "ours", method="bon_centred", rollouts="trl")
     ours = make(MaxAtKTrainer, args, reward, model_folder, prompts)  # seeds the sampling again
     expected = trained(ours)
     for name, weights in expected.items():
-        torch.testing.assert_close(found[name], weights, atol=2e-6, rtol=0)
+        torch.testing.assert_close(plain_weights[name], weights, atol=2e-6, rtol=0)
     logged = [line for line in plain.state.log_history if "best_of/reward" in line]
     theirs = [line for line in ours.state.log_history if "max@2" in line]
     assert [line["best_of/max@2"] for line in logged] == pytest.approx(

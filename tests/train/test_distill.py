@@ -94,8 +94,8 @@ def test_a_step_follows_the_gradient_of_the_weighed_likelihood(model_folder, tmp
         start = len(tokenizer(prompt)["input_ids"])
         ids = torch.tensor([tokenizer(prompt + completion + tokenizer.eos_token)["input_ids"]])
         logs = before(ids).logits[0, :-1].log_softmax(-1)
-        own = logs[range(start - 1, ids.shape[1] - 1), ids[0, start:]]
-        loss, tokens = loss - weight * own.sum(), tokens + len(own)
+        logps = logs[range(start - 1, ids.shape[1] - 1), ids[0, start:]]
+        loss, tokens = loss - weight * logps.sum(), tokens + len(logps)
     (loss / tokens).backward()
     after = dict(trainer.model.named_parameters())
     for name, parameter in before.named_parameters():

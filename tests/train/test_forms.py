@@ -32,9 +32,9 @@ def train(tmp_path, **changes):
 def relative_error(tmp_path, **changes):
     """How far the expected gradient of the second step on a rollout batch is from max@k's."""
     trainer = train(tmp_path, **changes)
-    found = -7 * trainer.gradients[1]
+    gradient = -7 * trainer.gradients[1]
     want = gradient_of_max_at_k(tmp_path / "model", trainer.policies[1], length=2, k=2)
-    return np.linalg.norm(found - want) / np.linalg.norm(want), trainer
+    return np.linalg.norm(gradient - want) / np.linalg.norm(want), trainer
 
 
 def test_the_form_reinforce_has_the_expected_gradient_of_eq_10(tmp_path):

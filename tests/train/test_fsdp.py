@@ -81,14 +81,14 @@ def launch(model_folder, tmp_path):
 
 
 def finished(process):
-    said, _ = process.communicate(timeout=patience(200))
-    assert process.returncode == 0, said[-9000:]
-    return said
+    output, _ = process.communicate(timeout=patience(200))
+    assert process.returncode == 0, output[-9000:]
+    return output
 
 
 def weights(folder):
-    found = load_file(folder / "model.safetensors")
-    return {name: value for name, value in found.items() if name != "lm_head.weight"}
+    tensors = load_file(folder / "model.safetensors")
+    return {name: value for name, value in tensors.items() if name != "lm_head.weight"}
 
 
 def apart(one, other):

@@ -94,8 +94,8 @@ def test_an_interrupt_says_what_is_kept(recipe, tmp_path, capsys):
     )
     steps = ("trainer.max_steps=5", "trainer.save_steps=1", "trainer.save_strategy=steps")
     assert main(["train", str(recipe), *steps, f"reward={tmp_path}/own.py:reward"]) == 130
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith("interrupted; the same command resumes from checkpoint-3")
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.endswith("interrupted; the same command resumes from checkpoint-3")
     assert what_is_kept(tmp_path / "empty").startswith("nothing is kept, since no checkpoint was")
 
 
@@ -152,16 +152,16 @@ def test_distinct_completions_are_those_of_the_evaluated_batch(model_folder, pro
     seen = []
     inner = trainer._calculate_rewards
 
-    def noting(inputs, given, completions, ids):
+    def noting(inputs, prompt_texts, completions, ids):
         seen[:] = completions
-        return inner(inputs, given, completions, ids)
+        return inner(inputs, prompt_texts, completions, ids)
 
     trainer._calculate_rewards = noting
-    found = trainer.evaluate()
+    metrics = trainer.evaluate()
     groups = np.array(seen).reshape(-1, 4)
     assert len(groups) == 8
     expected = np.mean([len(set(group)) / 4 for group in groups])
-    assert found["eval_completions/distinct"] == pytest.approx(expected)
+    assert metrics["eval_completions/distinct"] == pytest.approx(expected)
 
 
 def always(completions, **_):
@@ -178,14 +178,14 @@ def test_a_run_without_any_signal_warns_and_its_card_says_so(make_trainer, tmp_p
 
 @pytest.mark.filterwarnings("error:.*all advantages were 0")
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "objective"),
     [
         ({"method": "grpo"}, "the expected mean reward."),
         ({"method": "bon_max_second"}, "the expected reward of the best of all 4 samples."),
         ({"k": 4, "k_schedule": "cosine"}, "the expected max@k for k = 4 to 1 (cosine)."),
     ],
 )
-def test_the_card_names_base_method_and_k(make_trainer, model_folder, tmp_path, method, said):
+def test_the_card_names_base_method_and_k(make_trainer, model_folder, tmp_path, method, objective):
     trainer = make_trainer(cls=MaxAtKTrainer, max_steps=2, **method)
     trainer.train()
     trainer.create_model_card(model_name="mine")
@@ -197,7 +197,7 @@ def test_the_card_names_base_method_and_k(make_trainer, model_folder, tmp_path, 
     assert "Cite GRPO" not in card
     assert f'model="{tmp_path}"' in card
     assert "reward never varies" not in card
-    assert said in card
+    assert objective in card
     assert f"| base model | `{model_folder}` |" in card
     assert f"| method | `{method.get('method', 'bon_loo1')}` (" in card
     assert ("max@k" in card) == ("k" in method)

@@ -53,9 +53,9 @@ class Recording(SpyTrainer):
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
         state = torch.get_rng_state()
-        found = super()._generate_single_turn(prompt_ids, *args, **kwargs)
-        self.drawn.append((state, [list(ids) for ids in prompt_ids], found[0]))
-        return found
+        generated = super()._generate_single_turn(prompt_ids, *args, **kwargs)
+        self.drawn.append((state, [list(ids) for ids in prompt_ids], generated[0]))
+        return generated
 
 
 @torch.no_grad()
@@ -110,18 +110,18 @@ def test_completions_invert_the_distribution_of_the_weights_that_train(
 @torch.no_grad()
 def probabilities(model, warpers, length):
     """The probability of every completion of the enumerated model under a cut distribution."""
-    found = collections.Counter({(): 1.0})
+    chances = collections.Counter({(): 1.0})
     for _ in range(length):
-        for ids, probability in list(found.items()):
+        for ids, probability in list(chances.items()):
             if END in ids:
                 continue
-            del found[ids]
+            del chances[ids]
             scores = model(torch.tensor([[2, 3, *ids]])).logits[:, -1].float()
             for warper in warpers:
                 scores = warper(None, scores)
             for token, share in enumerate(scores.softmax(-1)[0].tolist()):
-                found[(*ids, token)] = probability * share
-    return found
+                chances[(*ids, token)] = probability * share
+    return chances
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_what_the_loop_does_not_follow_is_refused(tmp_path, changes, message):
 
 def write_like(folder, out, *, settings=None, generation=None):
     """A copy of a model with another config, without weights."""
-    found = AutoConfig.from_pretrained(folder).to_dict()
-    AutoConfig.for_model(**{**found, **(settings or {})}).save_pretrained(out)
+    fields = AutoConfig.from_pretrained(folder).to_dict()
+    AutoConfig.for_model(**{**fields, **(settings or {})}).save_pretrained(out)
     AutoTokenizer.from_pretrained(folder).save_pretrained(out)
     if generation is not None:
         generation.save_pretrained(out)
@@ -305,7 +305,7 @@ def test_a_rollout_function_samples_by_itself(ending_folder, tmp_path):
         rows = [[2, END]] * (len(prompts) * (1 if len(prompts) % GROUP == 0 else GROUP))
         return {"prompt_ids": [[2, 3]] * len(rows), "completion_ids": rows, "logprobs": None}
 
-    for rollouts, found in (("auto", "trl"), ("own", None)):
+    for rollouts, resolved in (("auto", "trl"), ("own", None)):
         settings = config(tmp_path, rollouts=rollouts)
         others = {
             "model": ending_folder,
@@ -314,11 +314,11 @@ def test_a_rollout_function_samples_by_itself(ending_folder, tmp_path):
             "train_dataset": Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
             "rollout_func": drawn,
         }
-        if found is None:
+        if resolved is None:
             with pytest.raises(InvalidValueError, match="rollout_func: must be None"):
                 MaxAtKTrainer(**others)
         else:
-            assert MaxAtKTrainer(**others).rollouts == found
+            assert MaxAtKTrainer(**others).rollouts == resolved
 
 
 def test_a_prompt_without_a_token_is_refused(ending_folder):

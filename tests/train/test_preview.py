@@ -21,9 +21,9 @@ def recipe(tmp_path, model_folder, toy_recipe):
     """A recipe whose model folder has no weights."""
     shutil.copytree(model_folder, tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").unlink()
-    found = {**toy_recipe(), "model": str(tmp_path / "model")}
-    del found["trainer"]["max_steps"]
-    return found
+    mapping = {**toy_recipe(), "model": str(tmp_path / "model")}
+    del mapping["trainer"]["max_steps"]
+    return mapping
 
 
 def look(recipe):
@@ -53,10 +53,10 @@ def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, cap
 
 def test_json_holds_the_same(recipe, tmp_path, capsys):
     assert dry_run(tmp_path, recipe, "--format", "json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["plan"]["optimizer_steps"] == 36
-    assert found["given"] == recipe["trainer"]
-    assert found["unchecked"] == ""
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["plan"]["optimizer_steps"] == 36
+    assert shown["given"] == recipe["trainer"]
+    assert shown["unchecked"] == ""
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_reward_that_its_problems_cannot_have_is_refused(recipe, tmp_path):
 
 def test_names_on_the_hub_are_allowed_without_their_config(recipe, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    found = look({**recipe, "model": "owner/model"})
-    assert found.prompt_tokens is None
-    assert "owner/model" in found.unchecked
+    outlook = look({**recipe, "model": "owner/model"})
+    assert outlook.prompt_tokens is None
+    assert "owner/model" in outlook.unchecked
     recipe["trainer"]["max_steps"] = 5
-    found = look({**recipe, "model": "owner/model", "problems": "mbpp"})
-    assert (found.plan["problems"], found.plan["rollout_batches"]) == (None, 5)
+    outlook = look({**recipe, "model": "owner/model", "problems": "mbpp"})
+    assert (outlook.plan["problems"], outlook.plan["rollout_batches"]) == (None, 5)
 
 
 GEOMETRIES = {
@@ -169,20 +169,20 @@ GEOMETRIES = {
 def test_counts_are_those_of_a_real_run(make_trainer, settings):
     trainer = make_trainer(method="bon_off_policy_exact", max_completion_length=2, **settings)
     trainer.train()
-    found = plan(trainer.args, problems=len(trainer.train_dataset))
-    assert trainer.state.global_step == trainer.state.max_steps == found["optimizer_steps"]
-    assert len(trainer.generations) == found["rollout_batches"]
+    counts = plan(trainer.args, problems=len(trainer.train_dataset))
+    assert trainer.state.global_step == trainer.state.max_steps == counts["optimizer_steps"]
+    assert len(trainer.generations) == counts["rollout_batches"]
     drawn = sum(len(rows["advantages"]) for _, rows, _ in trainer.generations)
-    assert drawn == found["completions"]
-    assert trainer._rollout.whole == found["whole_groups"]
+    assert drawn == counts["completions"]
+    assert trainer._rollout.whole == counts["whole_groups"]
 
 
 def test_what_the_number_of_problems_decides(tmp_path):
     settings = config(tmp_path, per_device_train_batch_size=16, max_steps=-1, num_train_epochs=2)
-    found = plan(settings, problems=10)
+    counts = plan(settings, problems=10)
     prompts, completions = "prompts_per_rollout_batch", "completions_per_rollout_batch"
-    assert (found[prompts], found[completions]) == (4, 16)
-    assert (found["rollout_batches"], found["optimizer_steps"], found["epochs"]) == (4, 4, 2.0)
+    assert (counts[prompts], counts[completions]) == (4, 16)
+    assert (counts["rollout_batches"], counts["optimizer_steps"], counts["epochs"]) == (4, 4, 2.0)
     with pytest.raises(InvalidValueError, match="problems: has 3 prompts, fewer than the 4"):
         plan(settings, problems=3)
     with pytest.raises(InvalidValueError, match="max_steps: must be given where the number"):

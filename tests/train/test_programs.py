@@ -108,7 +108,7 @@ def test_a_program_that_passes_all_examples_is_kept(programs):
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "feedback"),
     [
         ("while 1: pass", "Failed: time limit."),
         ("print((", "Failed: compile error."),
@@ -119,11 +119,11 @@ def test_a_program_that_passes_all_examples_is_kept(programs):
         ("```python\nprint(4)\n```", "All examples pass."),
     ],
 )
-def test_what_is_told_is_short_whatever_a_program_does(programs, program, told):
+def test_what_is_told_is_short_whatever_a_program_does(programs, program, feedback):
     programs.reset(**row(1))
     begun = time.monotonic()
     answer = programs.submit(program)
-    assert told in answer
+    assert feedback in answer
     assert len(answer) < 1000
     assert time.monotonic() - begun < 8  # the limit is of 0.5 s
 

@@ -60,9 +60,9 @@ def test_a_group_has_texts_rewards_advantages_and_the_first_failed_test(
     for group in groups:
         assert group["prompt"] == PROMPTS[int(group["id"][1:])]
         rewards = [sample["reward"] for sample in group["samples"]]
-        found = [sample["advantage"] for sample in group["samples"]]
+        sample_advantages = [sample["advantage"] for sample in group["samples"]]
         expected = GROUP * advantages([rewards], "bon_loo1", 2)[0]  # for a mean over samples
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(sample_advantages, expected, atol=1e-6)
         for sample in group["samples"]:
             printed = str(len(sample["text"]) % 4)
             passed = {"0": 2, "1": 1}.get(printed, 0)

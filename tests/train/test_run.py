@@ -128,12 +128,12 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(
 
 def test_a_training_outlives_a_log_without_whole_groups(recipe, tmp_path):
     """No group has all of its rewards, so that TRL logs None for max@4, and NaN once for a norm."""
-    own = tmp_path / "gaps.py"
-    own.write_text(
+    reward_file = tmp_path / "gaps.py"
+    reward_file.write_text(
         "def gaps(completions, **_):\n"
         "    return [None if i % 4 == 0 else i % 2 for i in range(len(completions))]\n"
     )
-    recipe["reward"] = f"{own}:gaps"
+    recipe["reward"] = f"{reward_file}:gaps"
     recipe["trainer"] |= {"save_strategy": "steps", "save_steps": 1}
     settings = from_mapping(TrainRecipe, recipe, where="recipe")
     lines = []

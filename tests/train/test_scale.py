@@ -22,10 +22,10 @@ def groups(trainer, generation=0):
 def test_leave_one_out_with_k_1_is_rloo(make_trainer):
     trainer = make_trainer(method="bon_loo1", k=1, max_steps=1)
     trainer.train()
-    rewards, found = groups(trainer)
+    rewards, group_advantages = groups(trainer)
     others = (rewards.sum(axis=1, keepdims=True) - rewards) / (GROUP - 1)
-    np.testing.assert_allclose(found, rewards - others, atol=1e-6)
-    assert np.abs(found).max() > 0.1
+    np.testing.assert_allclose(group_advantages, rewards - others, atol=1e-6)
+    assert np.abs(group_advantages).max() > 0.1
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -45,10 +45,10 @@ def test_the_expected_gradient_of_dr_grpo_is_that_of_max_at_k(tmp_path, k, scale
     )
     trainer = EveryGroup(folder, settings, length=1)
     trainer.train()
-    found = -7 * trainer.gradients[0]
+    gradient = -7 * trainer.gradients[0]
     want = gradient_of_max_at_k(folder, trainer.policies[0], length=1, k=k)
     assert np.linalg.norm(want) > 0.1
-    assert np.linalg.norm(found - share * want) < 1e-5 * np.linalg.norm(want)
+    assert np.linalg.norm(gradient - share * want) < 1e-5 * np.linalg.norm(want)
 
 
 def test_a_batch_scale_is_one_running_root_mean_square_of_groups_with_a_signal(make_trainer):
@@ -56,20 +56,20 @@ def test_a_batch_scale_is_one_running_root_mean_square_of_groups_with_a_signal(m
     trainer.train()
     mean, weight = 0.0, 0.0
     for generation in range(4):
-        rewards, found = groups(trainer, generation)
+        rewards, group_advantages = groups(trainer, generation)
         raw = advantages(rewards, "bon_loo1", 2)
         signal = raw[np.ptp(rewards, axis=1) > 0]
         mean = DECAY * mean + (1 - DECAY) * (signal**2).mean()
         weight = DECAY * weight + 1 - DECAY
-        np.testing.assert_allclose(found, raw / np.sqrt(mean / weight), atol=1e-5)
+        np.testing.assert_allclose(group_advantages, raw / np.sqrt(mean / weight), atol=1e-5)
         logged = trainer.state.log_history[generation]["advantages/rms"]
-        assert logged == pytest.approx(np.sqrt((found**2).mean()))
+        assert logged == pytest.approx(np.sqrt((group_advantages**2).mean()))
 
 
 @pytest.mark.parametrize("rows, scale", [(8, "batch"), (2, "batch")], ids=["whole", "split"])
 def test_reused_samples_keep_the_scale_of_their_rollout_batch(make_trainer, rows, scale):
     shape = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 8 // rows}
-    found = {}
+    by_scale = {}
     for name in ("sum", scale):
         trainer = make_trainer(
             method="bon_off_policy_exact",
@@ -83,13 +83,13 @@ def test_reused_samples_keep_the_scale_of_their_rollout_batch(make_trainer, rows
             **shape,
         )
         trainer.train()
-        own = {}
+        by_place = {}
         for seen in trainer.seen:
             places = seen.inputs[GROUP_ROW].tolist()
             values = seen.inputs["advantages"].tolist()
-            own.update({(seen.step, p): a for p, a in zip(places, values, strict=True)})
-        found[name] = np.array([[own[step, p] for p in range(8)] for step in (0, 1)])
-    plain, scaled = found["sum"], found[scale]
+            by_place.update({(seen.step, p): a for p, a in zip(places, values, strict=True)})
+        by_scale[name] = np.array([[by_place[step, p] for p in range(8)] for step in (0, 1)])
+    plain, scaled = by_scale["sum"], by_scale[scale]
     assert np.abs(plain[1] - plain[0]).max() > 1e-3, "no correction acted"
     factor = scaled[0][plain[0] != 0] / plain[0][plain[0] != 0]
     np.testing.assert_allclose(factor, factor[0], rtol=1e-5)

@@ -71,8 +71,8 @@ def test_the_score_selects_and_is_not_rewarded(
     trainer.train()
     for seen in trainer.seen:
         want = expected(trainer, model_folder, truth, score, method, seen.step)
-        own = want[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
+        want_rows = want[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), want_rows, atol=2e-5)
     assert (want < 0).any()
     logged = next(row for row in trainer.state.log_history if "reward" in row)
     assert logged["reward"] == pytest.approx(np.mean(truth.given[-1]), abs=1e-5)
@@ -116,6 +116,6 @@ def test_a_statistic_of_ones_own_looks_at_rewards_and_answers(make_trainer, trut
     groups = np.array(truth.given[-1]).reshape(-1, GROUP)
     lengths = [[len(t) for t in truth.texts[-1][i : i + GROUP]] for i in range(0, 8, GROUP)]
     want = GROUP * advantages(groups, method_of(method), 2, answers=lengths).reshape(-1)
-    own = want[trainer.seen[-1].inputs[GROUP_ROW].numpy()]
-    np.testing.assert_allclose(trainer.seen[-1].inputs["advantages"].numpy(), own, atol=1e-5)
+    want_rows = want[trainer.seen[-1].inputs[GROUP_ROW].numpy()]
+    np.testing.assert_allclose(trainer.seen[-1].inputs["advantages"].numpy(), want_rows, atol=1e-5)
     assert np.abs(want).max() > 0

@@ -41,7 +41,7 @@ def tokens_seen(model):
     """A list that gets the number of tokens of every call of the model."""
     seen = []
     model.get_input_embeddings().register_forward_pre_hook(
-        lambda _module, given: seen.append(given[0].numel())
+        lambda _module, args: seen.append(args[0].numel())
     )
     return seen
 
@@ -58,9 +58,9 @@ def logps_and_gradients(called, model, ids, mask):
 def test_log_probabilities_and_gradients_are_those_of_the_ordinary_pass(model, batch):
     expected = logps_and_gradients(model, model, *batch)
     seen = tokens_seen(model)
-    found = logps_and_gradients(SharedPrompts(model, model, COMPLETION), model, *batch)
-    torch.testing.assert_close(found[0], expected[0], rtol=1e-10, atol=1e-10)
-    for mine, theirs in zip(found[1], expected[1], strict=True):
+    shared = logps_and_gradients(SharedPrompts(model, model, COMPLETION), model, *batch)
+    torch.testing.assert_close(shared[0], expected[0], rtol=1e-10, atol=1e-10)
+    for mine, theirs in zip(shared[1], expected[1], strict=True):
         # The norms of this architecture work in single precision, whatever the weights are in.
         assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
     prefix = PROMPT - 1
@@ -79,10 +79,12 @@ def test_where_nothing_can_be_shared_the_ordinary_pass_is_taken(model, batch, ca
         more = {"position_ids": torch.arange(ids.size(1)).expand_as(ids)}
     seen = tokens_seen(model)
     with torch.no_grad():
-        found = SharedPrompts(model, model, COMPLETION)(input_ids=ids, attention_mask=mask, **more)
+        outputs = SharedPrompts(model, model, COMPLETION)(
+            input_ids=ids, attention_mask=mask, **more
+        )
         expected = model(input_ids=ids, attention_mask=mask)
     assert seen[:-1] == [ids.numel()]
-    torch.testing.assert_close(found.logits, expected.logits)
+    torch.testing.assert_close(outputs.logits, expected.logits)
 
 
 @pytest.mark.parametrize(

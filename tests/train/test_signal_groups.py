@@ -24,8 +24,8 @@ SILENT = "sum"  # in a third of the prompts
 
 def silent_for_some(prompts, completions, **_):
     """The same reward for all completions of some prompts."""
-    found = text_reward(completions)
-    return [0.5 if SILENT in prompt else r for prompt, r in zip(prompts, found, strict=True)]
+    rewards = text_reward(completions)
+    return [0.5 if SILENT in prompt else r for prompt, r in zip(prompts, rewards, strict=True)]
 
 
 def always(completions, **_):
@@ -200,7 +200,7 @@ def test_what_a_rollout_function_adds_reaches_the_rewards_of_every_draw(model_fo
     def drawn(prompts, trainer):
         ids = [trainer.processing_class(prompt)["input_ids"] for prompt in prompts]
         completions = torch.randint(5, 40, (len(prompts), 5)).tolist()
-        added = {"first": [own[0] for own in completions], "unit": 40.0}
+        added = {"first": [completion[0] for completion in completions], "unit": 40.0}
         logprobs = [[0.0] * 5] * len(prompts)
         return {"prompt_ids": ids, "completion_ids": completions, "logprobs": logprobs, **added}
 
@@ -241,11 +241,11 @@ def test_groups_with_a_signal_fill_the_places_of_those_without(data):
     fresh = np.array(data.draw(flags)).reshape(processes, drawn)
     made = list(moves(signal, fresh))
     assert [process for process, *_ in made] == sorted(process for process, *_ in made)
-    for process, (own, other) in enumerate(zip(signal, fresh, strict=True)):
-        found = [(to, source) for at, to, source in made if at == process]
-        assert len(found) == min((~own).sum(), other.sum())
-        assert all(not own[to] and other[source] for to, source in found)
-        assert len({to for to, _ in found}) == len({source for _, source in found}) == len(found)
+    for process, (has_signal, other) in enumerate(zip(signal, fresh, strict=True)):
+        swaps = [(to, source) for at, to, source in made if at == process]
+        assert len(swaps) == min((~has_signal).sum(), other.sum())
+        assert all(not has_signal[to] and other[source] for to, source in swaps)
+        assert len({to for to, _ in swaps}) == len({source for _, source in swaps}) == len(swaps)
 
 
 def test_prompts_are_drawn_evenly_differently_at_every_moment_and_again_by_its_numbers():

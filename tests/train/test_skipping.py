@@ -22,9 +22,9 @@ def rows_seen(trainer):
     """Count the rows of the model's forward passes that have a gradient."""
     counts = []
 
-    def hook(_module, _args, given):
+    def hook(_module, _args, inputs):
         if torch.is_grad_enabled():
-            counts.append(len(given["input_ids"]))
+            counts.append(len(inputs["input_ids"]))
 
     trainer.model.register_forward_pre_hook(hook, with_kwargs=True)
     return counts

@@ -35,7 +35,7 @@ def log_of(moved):
 
 
 def found_in(log):
-    return {found.symptom.name: found.evidence for found in findings(log)}
+    return {finding.symptom.name: finding.evidence for finding in findings(log)}
 
 
 @pytest.fixture
@@ -111,8 +111,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_training_with_the_fault_breaks_the_rule(name, logged):
     reward, changes, evidence = FAULTS[name]
-    found = found_in(logged(reward, **changes))
-    assert evidence in found.get(name, ""), found
+    symptoms = found_in(logged(reward, **changes))
+    assert evidence in symptoms.get(name, ""), symptoms
 
 
 @pytest.fixture
@@ -155,9 +155,9 @@ def test_a_reward_that_never_varies_is_not_told_as_no_signal_too(logged):
 
 def test_samples_that_are_masked_are_not_those_without_a_reward(logged):
     masked = {"method": "bon_off_policy_exact", "mask_truncated_completions": True}
-    found = found_in(logged(**masked, max_completion_length=3))
-    assert "verifier fails" not in found
-    assert "cut off" in found
+    symptoms = found_in(logged(**masked, max_completion_length=3))
+    assert "verifier fails" not in symptoms
+    assert "cut off" in symptoms
 
 
 def test_max_at_n_that_falls_while_max_at_1_rises_is_found():
@@ -169,8 +169,8 @@ def test_max_at_n_that_falls_while_max_at_1_rises_is_found():
 
 def test_a_training_after_which_all_is_worse_is_found():
     ended = [(0.02, 0.11), (0.01, 0.09), (0.0, 0.12), (0.01, 0.1), (0.02, 0.1)]
-    found = found_in(log_of([*SOUND[:10], *ended]))
-    assert found == {"training destroys": "max@1 0.101 to 0.012, max@16 0.584 to 0.104"}
+    symptoms = found_in(log_of([*SOUND[:10], *ended]))
+    assert symptoms == {"training destroys": "max@1 0.101 to 0.012, max@16 0.584 to 0.104"}
     assert found_in(log_of(SOUND[::-1])) == {}  # that much may be the prompts
 
 
@@ -214,16 +214,16 @@ def test_the_trainer_says_each_finding_once_and_diagnose_says_it_again(
     recipe = {**toy_recipe(max_steps=6), "reward": f"{own_rewards}:same"}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     assert main(["train", str(tmp_path / "recipe.yaml")]) == 0
-    said = capsys.readouterr().err
-    assert said.count("warning: reward never varies: every reward was 0.5") == 1
-    assert "warning: no signal" not in said
-    assert f"maxatk diagnose {recipe['out']} has evidence and remedies" in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("warning: reward never varies: every reward was 0.5") == 1
+    assert "warning: no signal" not in stderr
+    assert f"maxatk diagnose {recipe['out']} has evidence and remedies" in stderr
     assert main(["diagnose", recipe["out"], "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["findings"][0]["evidence"] == "every reward was 0.5 in all 6 rows of the log"
-    assert [rule["name"] for rule in found["rules"]] == [rule.name for rule in SYMPTOMS]
-    assert found["rules"][0]["evidence"]
-    assert found["rules"][0]["reads"][0] == "reward"
+    diagnosis = json.loads(capsys.readouterr().out)
+    assert diagnosis["findings"][0]["evidence"] == "every reward was 0.5 in all 6 rows of the log"
+    assert [rule["name"] for rule in diagnosis["rules"]] == [rule.name for rule in SYMPTOMS]
+    assert diagnosis["rules"][0]["evidence"]
+    assert diagnosis["rules"][0]["reads"][0] == "reward"
 
 
 def test_the_log_of_a_training_that_goes_on_is_that_of_its_groups_or_its_last_checkpoint(

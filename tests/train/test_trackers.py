@@ -23,11 +23,11 @@ def test_tensorboard_gets_the_groups_of_every_step(make_trainer, monkeypatch, tm
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
     trainer = make_trainer(report_to="tensorboard", max_steps=3)
     trainer.train()
-    found = EventAccumulator(str(tmp_path / "events"))
-    found.Reload()
+    accumulator = EventAccumulator(str(tmp_path / "events"))
+    accumulator.Reload()
     logged = [row for row in trainer.state.log_history if "loss" in row]
     for key in ("max@1", "max@2", "max@4", "frac_groups_without_signal", "objective/k"):
-        events = found.Scalars(f"train/{key}")
+        events = accumulator.Scalars(f"train/{key}")
         assert [event.step for event in events] == [1, 2, 3]
         expected = [row[key] for row in logged]
         assert [event.value for event in events] == pytest.approx(expected)
@@ -64,7 +64,7 @@ def test_other_trackers_get_them_without_a_network(tracker, completions, model_f
         for sample in row.get("samples", ())
     ]
     assert [text["step"] for text in texts] == [1] * 8 + [3] * 8  # two groups of four
-    assert [{key: told[key] for key in texts[0]} for told in values["texts"]] == (
+    assert [{key: entry[key] for key in texts[0]} for entry in values["texts"]] == (
         [] if completions else texts  # TRL sends a table of its own
     )
 

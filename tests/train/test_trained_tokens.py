@@ -36,15 +36,15 @@ def talk(prompts, trainer):
     prompt_ids, completions = [], []
     for prompt in prompts:
         ids = trainer.processing_class(prompt)["input_ids"]
-        said = []
+        completion = []
         for turn in (ENVIRONMENT, []):
             for _ in range(3):
                 with torch.no_grad():
-                    logits = trainer.model(torch.tensor([ids + said])).logits[0, -1]
-                said.append(int(torch.multinomial(logits.softmax(-1), 1)))
-            said += turn
+                    logits = trainer.model(torch.tensor([ids + completion])).logits[0, -1]
+                completion.append(int(torch.multinomial(logits.softmax(-1), 1)))
+            completion += turn
         prompt_ids.append(ids)
-        completions.append(said)
+        completions.append(completion)
     mask = [1] * 3 + [0] * len(ENVIRONMENT) + [1] * 3
     return {
         "prompt_ids": prompt_ids,
@@ -65,8 +65,8 @@ def logps_of_the_policys_tokens(model_folder, policy, rows):
         ids = torch.cat([prompt, completion])[None]
         with torch.no_grad():
             logps = model(ids).logits.double().log_softmax(-1)[0, len(prompt) - 1 : -1]
-        own = logps.gather(1, completion[:, None])[:, 0]
-        result.append(float(own[:3].sum() + own[8:].sum()))
+        token_logps = logps.gather(1, completion[:, None])[:, 0]
+        result.append(float(token_logps[:3].sum() + token_logps[8:].sum()))
     return np.array(result)
 
 
@@ -109,8 +109,8 @@ def test_what_an_environment_says_is_in_no_ratio(
         shape = (-1, GROUP)
         scored = rewards.double().numpy().reshape(shape)
         expected = brute_force(method, scored, (now - old).reshape(shape), k=2, form=form)
-        own = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=5e-5)
+        expected_rows = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
     assert moved > 1e-2
 
 
@@ -203,9 +203,9 @@ class SeesImages(MaxAtKTrainer):
         self.images, self.policies, self.seen, self.generation = [], {}, [], None
         self.model.register_forward_pre_hook(self._note, with_kwargs=True)
 
-    def _note(self, _module, _args, given):
-        if given.get("fused_lm_head"):  # a pass for log-probabilities, not one of generation
-            self.images.append(given.get("pixel_values") is not None)
+    def _note(self, _module, _args, model_inputs):
+        if model_inputs.get("fused_lm_head"):  # a pass for log-probabilities, not one of generation
+            self.images.append(model_inputs.get("pixel_values") is not None)
 
     def _generate_and_score_completions(self, inputs):
         output = super()._generate_and_score_completions(inputs)
@@ -264,6 +264,6 @@ def test_every_forward_pass_of_a_vision_model_gets_its_images(vision, tmp_path, 
     expected = brute_force("bon_off_policy_exact", scored, ratios, k=2, form="ppo").reshape(-1)
     plain = brute_force("bon_off_policy_exact", scored, 0 * ratios, k=2, form="ppo").reshape(-1)
     assert np.abs(expected - plain).max() > 1e-2
-    for step, places, found in trainer.seen:
+    for step, places, advantages in trainer.seen:
         if step == 1:
-            np.testing.assert_allclose(found.numpy(), expected[places], atol=1e-4)
+            np.testing.assert_allclose(advantages.numpy(), expected[places], atol=1e-4)

@@ -57,7 +57,7 @@ def test_split_groups_take_their_ratios_from_an_extra_pass(
     assert len(trainer.seen) == 16
     assert trainer.extra == 3 * 8  # before every step but the first
     groups = [set((seen.inputs[GROUP_ROW] // GROUP).tolist()) for seen in trainer.seen]
-    assert any(len(found) > 1 for found in groups)
+    assert any(len(numbers) > 1 for numbers in groups)
     hidden = ["old_per_token_logps" not in seen.inputs for seen in trainer.seen]
     assert all(hidden) if form == "reinforce" else not any(hidden)  # from the surrogate
     moved = check_every_step(trainer, model_folder, method=method, form=form)
@@ -184,8 +184,8 @@ def test_the_advantages_follow_the_schedule_of_k_which_stays_for_a_rollout_batch
         rewards = trainer.generations[seen.step // 2][2].numpy().reshape(-1, GROUP)
         k = int(logged[seen.step // 2])
         expected = brute_force("bon_loo1", rewards, np.zeros_like(rewards), k=k, form="ppo")
-        own = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=1e-5)
+        expected_rows = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=1e-5)
 
 
 def test_what_cannot_be_trained_is_refused(make_trainer):

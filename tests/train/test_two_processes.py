@@ -66,8 +66,8 @@ def check_ranks(model_folder, folder, *, whole):
         ).reshape(-1)
         for micro_batch in seen:
             rows = micro_batch["inputs"][GROUP_ROW].numpy()
-            found = micro_batch["inputs"]["advantages"].numpy()
-            np.testing.assert_allclose(found, expected[rows], atol=2e-5)
+            advantages = micro_batch["inputs"]["advantages"].numpy()
+            np.testing.assert_allclose(advantages, expected[rows], atol=2e-5)
         if step > 0 and whole:  # what is logged is of the micro-batches of both processes
             both = np.concatenate([part["inputs"][GROUP_ROW].numpy() for part in seen])
             deviation = np.abs(np.expm1(log_ratios[both])).mean()

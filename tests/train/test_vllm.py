@@ -47,10 +47,12 @@ def test_advantages_are_those_of_ratios_to_the_chosen_behaviour(
     )  # fmt: skip
     trainer.train()
     policy, rows, rewards = trainer.generations[0]
-    own = sequence_logps(model_folder, policy, rows)
+    policy_logps = sequence_logps(model_folder, policy, rows)
     sampler = sequence_logps(model_folder, trainer.vllm_generation.used[0], rows)
-    assert np.abs(own - sampler).max() > 1e-3, "the sampler is the trainer: nothing is tested"
-    old = sampler if behaviour == "sampler" else own
+    assert np.abs(policy_logps - sampler).max() > 1e-3, (
+        "the sampler is the trainer: nothing is tested"
+    )
+    old = sampler if behaviour == "sampler" else policy_logps
     scored = rewards.double().numpy().reshape(-1, GROUP)
     for seen in trainer.seen:
         now = sequence_logps(model_folder, seen.policy, rows)
@@ -60,7 +62,7 @@ def test_advantages_are_those_of_ratios_to_the_chosen_behaviour(
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected[places], atol=5e-5)
         own_factor = seen.inputs["importance_sampling_ratio"][:, 0].numpy()
         once = form == "reinforce" and behaviour == "sampler"  # the weights hold it
-        factor = np.ones(len(places)) if once else np.exp(own - sampler)[places]
+        factor = np.ones(len(places)) if once else np.exp(policy_logps - sampler)[places]
         np.testing.assert_allclose(own_factor, factor, atol=1e-4)
 
 
@@ -78,8 +80,8 @@ def test_tokens_without_a_probability_of_the_sampler_count_with_that_of_the_trai
     for seen in trainer.seen:
         log_ratios = sequence_logps(model_folder, seen.policy, rows) - old
         expected = brute_force(METHOD, scored, log_ratios.reshape(-1, GROUP), k=2, form="ppo")
-        own = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=5e-5)
+        expected_rows = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
 
 
 @pytest.mark.parametrize("form, length", [("ppo", 1), ("reinforce", 2)])
@@ -106,9 +108,9 @@ def test_with_the_sampler_as_behaviour_the_expected_gradient_is_that_of_max_at_k
     )
     trainer = EveryGroup(folder, settings, length=length, noise=0.2)
     trainer.train()
-    found = -7 * trainer.gradients[0]
+    gradient = -7 * trainer.gradients[0]
     want = gradient_of_max_at_k(folder, trainer.policies[0], length=length, k=2)
-    error = np.linalg.norm(found - want) / np.linalg.norm(want)
+    error = np.linalg.norm(gradient - want) / np.linalg.norm(want)
     # With the trainer's probabilities the other samples are taken for samples of the trainer.
     assert error < 1e-4 if behaviour == "sampler" else error > 1e-3, error
 

@@ -28,22 +28,22 @@ def trackio_values() -> dict:
 
     (project,) = SQLiteStorage.get_projects()
     (run,) = SQLiteStorage.get_runs(project)
-    found = {}
+    values = {}
     for line in SQLiteStorage.get_logs(project, run):
-        found.update(line)
-    return found
+        values.update(line)
+    return values
 
 
 def wandb_texts() -> list[dict]:
     """The rows of every table of groups."""
     import wandb
 
-    found = []
+    rows = []
     tables = Path(wandb.run.dir, "media", "table").glob("groups_*.json")
     for path in sorted(tables, key=lambda path: int(path.name.split("_")[1])):
         table = json.loads(path.read_text())
-        found += [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-    return found
+        rows += [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    return rows
 
 
 def trackio_texts() -> list[dict]:
@@ -54,13 +54,13 @@ def trackio_texts() -> list[dict]:
     (run,) = SQLiteStorage.get_runs(project)
     traces = SQLiteStorage.get_traces(project, run)
     traces.sort(key=lambda trace: (trace["step"], int(trace["id"].rpartition(":")[2])))
-    found = []
+    texts = []
     for trace in traces:
         user, assistant = trace["messages"]
         assert (user["role"], assistant["role"]) == ("user", "assistant")
-        said = {"prompt": user["content"], "text": assistant["content"]}
-        found.append({**trace["metadata"], **said})
-    return found
+        exchange = {"prompt": user["content"], "text": assistant["content"]}
+        texts.append({**trace["metadata"], **exchange})
+    return texts
 
 
 TEXTS = {"wandb": wandb_texts, "trackio": trackio_texts}

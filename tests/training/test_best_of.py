@@ -50,10 +50,10 @@ def trainer(training=True, **args):
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("method", ["bon_centred", "bon_mean", "rloo"])
 def test_the_values_are_n_times_the_centred_advantages(method, k):
-    found = np.reshape(call(best_of(of(REWARDS), k=k, method=method)), (2, 4))
+    values = np.reshape(call(best_of(of(REWARDS), k=k, method=method)), (2, 4))
     expected = 4 * advantages(np.reshape(REWARDS, (2, 4)), method, k)
-    np.testing.assert_allclose(found, expected, atol=1e-15)
-    np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(values, expected, atol=1e-15)
+    np.testing.assert_allclose(values.sum(axis=1), 0, atol=1e-12)
 
 
 def test_methods_are_taken_by_whether_their_advantages_sum_to_0():
@@ -61,8 +61,8 @@ def test_methods_are_taken_by_whether_their_advantages_sum_to_0():
     for name, method in maxatk.METHODS.items():
         if method.credit_row.needs_answers:
             continue
-        found = advantages(rng.random((20, 6)), method, 3)
-        if np.abs(found.sum(axis=1)).max() < 1e-9:
+        values = advantages(rng.random((20, 6)), method, 3)
+        if np.abs(values.sum(axis=1)).max() < 1e-9:
             best_of(of(REWARDS), k=3, method=name)
         else:
             with pytest.raises(InvalidValueError, match="do not sum to 0"):
@@ -71,24 +71,24 @@ def test_methods_are_taken_by_whether_their_advantages_sum_to_0():
 
 def test_one_method_of_ones_own_is_taken():
     top_two = maxatk.Method(credit=maxatk.OrderWeights.top(2, of=3), baseline="remove_one")
-    found = call(best_of(of(REWARDS), k=1, method=top_two))
+    values = call(best_of(of(REWARDS), k=1, method=top_two))
     expected = 4 * advantages(np.reshape(REWARDS, (2, 4)), top_two)
-    np.testing.assert_allclose(np.reshape(found, (2, 4)), expected)
+    np.testing.assert_allclose(np.reshape(values, (2, 4)), expected)
 
 
 def test_conversations_and_a_named_column_are_groups():
     expected = call(best_of(of(REWARDS), k=2))
     talks = [[{"role": "user", "content": p}] for p in PROMPTS]
     assert call(best_of(of(REWARDS), k=2), prompts=talks) == expected
-    found = call(best_of(of(REWARDS), k=2, groups="id"), prompts=["same"] * 8, id=PROMPTS)
-    assert found == expected
+    by_id = call(best_of(of(REWARDS), k=2, groups="id"), prompts=["same"] * 8, id=PROMPTS)
+    assert by_id == expected
 
 
 def test_the_number_of_samples_tells_two_equal_prompts_in_a_row_apart():
     expected = call(best_of(of(REWARDS), k=2))
     shown = trainer(num_generations=4, scale_rewards="none")
-    found = call(best_of(of(REWARDS), k=2), prompts=["same"] * 8, log_metric=shown.log_metric)
-    assert found == expected
+    values = call(best_of(of(REWARDS), k=2), prompts=["same"] * 8, log_metric=shown.log_metric)
+    assert values == expected
 
 
 def test_an_evaluation_has_its_own_number_of_samples():
@@ -98,19 +98,19 @@ def test_an_evaluation_has_its_own_number_of_samples():
 
 
 def test_a_sample_without_a_reward_has_none_and_the_others_sum_to_0():
-    found = call(best_of(of([0.0, None, 0.5, float("nan"), 0.3, 0.3, 0.0, 0.9]), k=1))
-    assert found[1] is None
-    assert found[3] is None
-    assert found[0] + found[2] == pytest.approx(0)
-    assert found[2] == pytest.approx(4 * 0.25)
+    values = call(best_of(of([0.0, None, 0.5, float("nan"), 0.3, 0.3, 0.0, 0.9]), k=1))
+    assert values[1] is None
+    assert values[3] is None
+    assert values[0] + values[2] == pytest.approx(0)
+    assert values[2] == pytest.approx(4 * 0.25)
 
 
 def test_several_rewards_are_summed_with_their_weights():
     second = [1.0, None, 0.0, 0.0, 0.0, 0.0, None, 1.0]
     first = [None, None, 0.5, 1.0, 0.3, 0.3, 0.0, 0.9]
     total = [2.0, None, 0.5, 1.0, 0.3, 0.3, 0.0, 2.9]
-    found = call(best_of([of(first), of(second)], k=2, weights=[1, 2]))
-    assert found == call(best_of(of(total), k=2))
+    values = call(best_of([of(first), of(second)], k=2, weights=[1, 2]))
+    assert values == call(best_of(of(total), k=2))
 
 
 def test_an_async_reward_gives_an_async_function():
@@ -150,7 +150,7 @@ def test_nothing_is_logged_of_samples_that_have_no_reward():
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         ({"k": 0}, "k: must be"),
         ({"k": 2, "method": "bon_loo1"}, "do not sum to 0"),
@@ -160,8 +160,8 @@ def test_nothing_is_logged_of_samples_that_have_no_reward():
         ({"k": 2, "weights": [float("nan")]}, "must be 1 finite numbers"),
     ],
 )
-def test_arguments_that_cannot_work_are_refused_at_once(arguments, said):
-    with pytest.raises(InvalidValueError, match=said):
+def test_arguments_that_cannot_work_are_refused_at_once(arguments, message):
+    with pytest.raises(InvalidValueError, match=message):
         best_of(of(REWARDS), **arguments)
 
 
@@ -173,15 +173,15 @@ def test_what_is_no_function_is_refused():
 
 
 @pytest.mark.parametrize(
-    "prompts, said",
+    "prompts, message",
     [
         (["a"] * 3 + ["b"] * 5, r"groups of one size, got runs of \[3, 5\]"),
         (["a", "b"] * 4, "got k=2 with 1 samples"),
         (["a"] * 7, "must return 7 values"),
     ],
 )
-def test_groups_that_are_not_whole_are_refused(prompts, said):
-    with pytest.raises(InvalidValueError, match=said):
+def test_groups_that_are_not_whole_are_refused(prompts, message):
+    with pytest.raises(InvalidValueError, match=message):
         call(best_of(of(REWARDS), k=2), prompts=prompts)
 
 
@@ -204,7 +204,7 @@ def test_a_missing_column_of_groups_is_refused():
 
 
 @pytest.mark.parametrize(
-    "args, said",
+    "args, message",
     [
         ({"scale_rewards": "group"}, "scale_rewards: must be 'none', got 'group'"),
         ({"scale_rewards": True}, "scale_rewards: must be 'none', got True"),
@@ -212,8 +212,8 @@ def test_a_missing_column_of_groups_is_refused():
         ({"num_generations": 8}, r"whole groups of 8, got runs of \[4, 4\]"),
     ],
 )
-def test_a_configuration_that_changes_the_values_is_refused(args, said):
-    with pytest.raises(InvalidValueError, match=said):
+def test_a_configuration_that_changes_the_values_is_refused(args, message):
+    with pytest.raises(InvalidValueError, match=message):
         call(best_of(of(REWARDS), k=2), log_metric=trainer(**args).log_metric)
 
 

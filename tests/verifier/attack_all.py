@@ -23,13 +23,13 @@ if __name__ == "__main__":
             for name, attack in attacks.ALL.items()
             if verifier.isolation["scratch_folder"] is True or not name.startswith(NEEDS_SCRATCH)
         }
-        found = attacks.fails(verifier, chosen)
+        failures = attacks.fails(verifier, chosen)
         in_cpp = {f"C++: {name}": attack for name, attack in cpp_attacks.ALL.items()}
         # Where a compiler cannot be isolated, no program in C++ is run.
         answer = verifier.verify("int main() {}", [attacks.HELD], language="cpp")
         builds = answer.scorable
         if builds:
-            found |= attacks.fails(verifier, in_cpp)
+            failures |= attacks.fails(verifier, in_cpp)
         layers = verifier.isolation
-    report = {"attacks": len(chosen), "fails": found, "layers": layers}
+    report = {"attacks": len(chosen), "fails": failures, "layers": layers}
     print(json.dumps({**report, "in_cpp": len(in_cpp) if builds else answer.tests[0].stderr}))

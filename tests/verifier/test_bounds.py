@@ -25,8 +25,8 @@ def test_the_outputs_of_all_tests_have_one_bound():
         verdict = verifier.verify(program, tests)
     assert tracemalloc.get_traced_memory()[1] < 80 * MEBIBYTE
     tracemalloc.stop()
-    found = [test.outcome for test in verdict.tests]
-    assert found == [Outcome.WRONG_ANSWER] * 4 + [Outcome.OUTPUT_LIMIT] * 2
+    kinds = [test.outcome for test in verdict.tests]
+    assert kinds == [Outcome.WRONG_ANSWER] * 4 + [Outcome.OUTPUT_LIMIT] * 2
     assert verdict.reward == 0.0
 
 
@@ -79,9 +79,9 @@ def test_compiling_has_its_own_limit(verifier, monkeypatch):
     levels = range(18)
     lines = [f"{' ' * n}try: pass\n{' ' * n}finally:" for n in levels]
     program = "\n".join([*lines, *[" " * 18 + "x = 1"] * 200])
-    found = verifier.verify(program, [TestCase(input="", output="")], memory_limit=4 << 30)
-    assert found.outcome is Outcome.COMPILE_ERROR
-    assert "SIGXCPU" in found.tests[0].stderr
+    verdict = verifier.verify(program, [TestCase(input="", output="")], memory_limit=4 << 30)
+    assert verdict.outcome is Outcome.COMPILE_ERROR
+    assert "SIGXCPU" in verdict.tests[0].stderr
 
 
 def test_folders_left_behind_are_removed_in_linear_time(verifier):

@@ -121,9 +121,9 @@ def test_a_builder_reaches_nothing_and_keeps_nothing():
     writes = "for d in / /usr /usr/bin /dev /bin; do touch $d/x && echo $d is open; done"
     kills = "kill -9 1; kill -9 -1; for p in 1 2 3 4 5; do kill -9 $p; done"
     try:
-        said = builder.build([*shell, reads], "x", b"").message
-        assert "No such file or directory" in said
-        assert "root:" not in said
+        listing = builder.build([*shell, reads], "x", b"").message
+        assert "No such file or directory" in listing
+        assert "root:" not in listing
         assert builder.build([*shell, leaves], "x", b"").code == 3
         assert "open" not in builder.build([*shell, writes], "x", b"").message
         builder.build([*shell, kills], "x", b"")

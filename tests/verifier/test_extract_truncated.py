@@ -90,14 +90,14 @@ def test_a_run_records_the_setting_and_its_scores_follow_it(tmp_path):
     tests = (TestCase(check="def check(candidate):\n    assert candidate(1, 2) == 3\n"),)
     problem = Problem("p", "", tests, entry_point="add")
     write_jsonl(tmp_path / "samples.jsonl", [Sample("p", 0, CUT).to_json()])
-    found = {}
+    runs = {}
     for repair in (True, False):
         with VerifierSettings(workers=1, repair_truncated=repair).open() as verifier:
             out = tmp_path / str(repair)
             results = scored(tmp_path / "samples.jsonl", [problem], out, verifier=verifier)
             recorded = results.manifest["settings"]["verifier"].get("repair_truncated", False)
-            found[repair] = (recorded, results.per_problem.values["max@k"][1])
-    assert found == {True: (True, (1.0,)), False: (False, (0.0,))}
+            runs[repair] = (recorded, results.per_problem.values["max@k"][1])
+    assert runs == {True: (True, (1.0,)), False: (False, (0.0,))}
 
 
 @pytest.mark.parametrize("text", ["try:\n" + " a=1\n" * 3000, "if x:\n" * 2500, "(" * 16_000])

@@ -99,8 +99,8 @@ def test_the_kernel_is_told_to_end_tests_before_their_host():
     others = set(below(os.getpid()))  # helpers of libraries that earlier tests started
     with Verifier(workers=2) as verifier:
         assert verifier.verify(SQUARE, TESTS).reward == 1.0
-        own = set(below(os.getpid())) - others
-        scores = [Path(f"/proc/{process.pid}/oom_score_adj").read_text() for process in own]
+        processes = set(below(os.getpid())) - others
+        scores = [Path(f"/proc/{process.pid}/oom_score_adj").read_text() for process in processes]
     assert scores
     assert set(scores) == {"1000\n"}
 
@@ -347,8 +347,8 @@ def test_after_some_timeouts_the_rest_is_not_run():
     with VerifierSettings(workers=1, time_limit=0.1, stop_after_timeouts=2).open() as verifier:
         assert verifier.limits["stop_after_timeouts"] == 2
         verdict = verifier.verify("while True: pass", TESTS)
-    found = [test.outcome for test in verdict.tests]
-    assert found == [Outcome.TIME_LIMIT] * 2 + [Outcome.NOT_RUN] * 3
+    kinds = [test.outcome for test in verdict.tests]
+    assert kinds == [Outcome.TIME_LIMIT] * 2 + [Outcome.NOT_RUN] * 3
     assert verdict.reward == 0.0
 
 

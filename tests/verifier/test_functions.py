@@ -203,8 +203,8 @@ LOOPS = [
 @pytest.mark.parametrize("error", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
 def test_no_error_ends_the_loop_of_a_check_as_if_all_was_well(verifier, check, error):
     program = f"def f(n): raise {error}"
-    found = outcome(verifier, program, TestCase(check=check), entry_point="f")
-    assert found is Outcome.RUNTIME_ERROR
+    raised = outcome(verifier, program, TestCase(check=check), entry_point="f")
+    assert raised is Outcome.RUNTIME_ERROR
     right = outcome(verifier, "def f(n): return n", TestCase(check=check), entry_point="f")
     assert right is Outcome.PASSED
 

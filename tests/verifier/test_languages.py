@@ -189,7 +189,7 @@ def test_the_program_is_what_a_reader_would_take(completion, program):
 
 
 @pytest.mark.parametrize(
-    ("language", "fence", "said"),
+    ("language", "fence", "message"),
     [
         ("cpp", "python", "a program in Python 3, and the problem asks for C++"),
         ("cpp", "c", "a program in C, and the problem asks for C++"),
@@ -197,12 +197,14 @@ def test_the_program_is_what_a_reader_would_take(completion, program):
         (None, "c++", "a program in C++, and the problem asks for Python 3"),
     ],
 )
-def test_a_program_in_another_language_has_an_outcome_of_its_own(verifier, language, fence, said):
+def test_a_program_in_another_language_has_an_outcome_of_its_own(
+    verifier, language, fence, message
+):
     program = verifier.program_of(f"So:\n```{fence}\n{ADD}```\n", None, language)
     verdict = verifier.verify(program, PAIR, language=language)
     assert verdict.outcome is Outcome.OTHER_LANGUAGE
     assert verdict.reward == 0.0
-    assert said in verdict.tests[0].stderr
+    assert message in verdict.tests[0].stderr
 
 
 def test_blocks_beside_the_program_may_be_in_any_language(verifier):

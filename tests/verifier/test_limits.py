@@ -60,7 +60,7 @@ def test_python_the_command_line_trl_and_verl_give_equal_rewards(maxatk, tmp_pat
         programs = [verifier.program_of(text, "add") for text in texts]
         verdicts = [verifier.verify(p, CHECKS, entry_point="add") for p in programs]
         of_trl = CodeReward(verifier)(completions=texts, **columns)
-    found = {
+    rewards = {
         "python": [verdict.reward for verdict in verdicts],
         "a trainer with a verifier of its own": of_trl,
         "TRL": code_reward(None, texts, **columns),
@@ -69,15 +69,15 @@ def test_python_the_command_line_trl_and_verl_give_equal_rewards(maxatk, tmp_pat
         "command line": of_the_command_line(maxatk, tmp_path),
         "evaluation": of_an_evaluation(tmp_path),
     }
-    assert found == dict.fromkeys(found, expected)
+    assert rewards == dict.fromkeys(rewards, expected)
 
 
 def test_recipes_and_python_have_the_defaults_of_limits():
-    own = {name: p.default for name, p in inspect.signature(Verifier).parameters.items()}
+    defaults = {name: p.default for name, p in inspect.signature(Verifier).parameters.items()}
     limits = Limits()
     assert VerifierSettings().limits() == limits
-    assert Limits(**{name: own[name] for name in vars(limits)}) == limits
-    assert own["workers"] is VerifierSettings().workers is None
+    assert Limits(**{name: defaults[name] for name in vars(limits)}) == limits
+    assert defaults["workers"] is VerifierSettings().workers is None
     with Verifier() as one, VerifierSettings().open() as other:
         assert one.limits == other.limits == limits.described()
         assert len(one._workers) == len(other._workers) == len(os.sched_getaffinity(0))

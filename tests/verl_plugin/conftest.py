@@ -14,12 +14,12 @@ def mini(tmp_path_factory):
     from maxatk.verl.dataset import write_parquet
 
     folder = tmp_path_factory.mktemp("mini")
-    found = list(generate_problems(16, seed=0, tests=3))
-    corpus = noisy_corpus(found, noise=Noise(), seed=0)
+    generated = list(generate_problems(16, seed=0, tests=3))
+    corpus = noisy_corpus(generated, noise=Noise(), seed=0)
     tokenizer = train_tokenizer([p + c for p, c in corpus], vocabulary=120)
     new_model(tokenizer, seed=0).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    problems = [one.problem for one in found]
+    problems = [one.problem for one in generated]
     write_jsonl(folder / "problems.jsonl", (problem.to_json() for problem in problems))
     write_parquet(problems, folder / "problems.parquet")
     return folder

@@ -33,11 +33,11 @@ def replay(seen, model_path, *, steps, method, k, n, learning_rate):
     model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     micros = len(seen[0]) // steps
-    found = []
+    replayed = []
     for step in range(steps):
         batches = [b for rank in seen for b in rank[step * micros : (step + 1) * micros]]
-        found.append(_step(model, optimizer, _rows(batches), method, k, n))
-    return found
+        replayed.append(_step(model, optimizer, _rows(batches), method, k, n))
+    return replayed
 
 
 def _rows(batches):
@@ -63,7 +63,7 @@ def _step(model, optimizer, rows, method, k, n):
     ratios = np.array([float((a.detach() - b).sum()) for a, b in zip(logps, old, strict=True)])
     used = [sum(row["now"]) - sum(row["old"]) for row in rows]
     advantages, sizes = _advantages(rows, ratios, method, k, n)
-    given = np.array([row["advantages"][0] for row in rows])
+    recorded = np.array([row["advantages"][0] for row in rows])
     tokens, total = sum(len(row["responses"]) for row in rows), 0.0
     for now, then, advantage in zip(logps, old, advantages, strict=True):
         total = total + _surrogate(now, then, float(advantage)) / tokens
@@ -74,8 +74,8 @@ def _step(model, optimizer, rows, method, k, n):
     return Step(
         largest_log_ratio=float(np.abs(ratios).max()),
         ratio_error=float(np.abs(ratios - used).max()),
-        advantage_error=float(np.abs(advantages - given).max()) / n,
-        largest_advantage=float(np.abs(given).max()) / n,
+        advantage_error=float(np.abs(advantages - recorded).max()) / n,
+        largest_advantage=float(np.abs(recorded).max()) / n,
         gradient_norm=float(norm),
         group_sizes=sizes,
     )
@@ -94,7 +94,7 @@ def _advantages(rows, ratios, method, k, n):
     groups = {}
     for place, row in enumerate(rows):
         groups.setdefault(row["uids"], {}).setdefault(row["sessions"], []).append(place)
-    found = np.zeros(len(rows))
+    scaled = np.zeros(len(rows))
     for sessions in groups.values():
         rewards, logs = np.full((1, n), np.nan), np.zeros((1, n))
         for sample, places in enumerate(sessions.values()):
@@ -102,8 +102,8 @@ def _advantages(rows, ratios, method, k, n):
             logs[0, sample] = ratios[places].sum()
         advantages = maxatk.advantages(rewards, method, k, log_ratios=logs)
         for sample, places in enumerate(sessions.values()):
-            found[places] = n * advantages[0, sample]
-    return found, sorted(len(sessions) for sessions in groups.values())
+            scaled[places] = n * advantages[0, sample]
+    return scaled, sorted(len(sessions) for sessions in groups.values())
 
 
 def _surrogate(now, then, advantage):

@@ -30,8 +30,8 @@ def test_the_columns_are_enough_to_score_a_solution(tmp_path):
     for row in (first, second):
         solution = f"```python\n{programs[row['extra_info']['id']]}\n```"
         truth = row["reward_model"]["ground_truth"]
-        found = compute_score(row["data_source"], solution, truth, row["extra_info"], workers=1)
-        assert (found["score"], found["total"]) == (1.0, 1.0)
+        verdict = compute_score(row["data_source"], solution, truth, row["extra_info"], workers=1)
+        assert (verdict["score"], verdict["total"]) == (1.0, 1.0)
 
 
 def test_the_command_exports_a_problems_file(tmp_path, capsys):

@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(patience(7200))]
 @pytest.fixture
 def other_python():
     """The Python that has TRL, with which verl cannot share an environment."""
-    found = os.environ.get("MAXATK_TRL_PYTHON")
-    return found or pytest.skip("MAXATK_TRL_PYTHON names no Python with TRL: make nightly")
+    python = os.environ.get("MAXATK_TRL_PYTHON")
+    return python or pytest.skip("MAXATK_TRL_PYTHON names no Python with TRL: make nightly")
 
 
 def maxatk(python, folder, *arguments):
@@ -114,25 +114,25 @@ def values_at_8(python, folder, seed):
         "trl": train_with_trl(python, folder, seed),
         "verl": train_with_verl(folder, seed),
     }
-    found = {name: at_8(python, folder, model, f"eval-{name}") for name, model in models.items()}
-    print(f"seed {seed}:", {name: round(float(of.mean()), 3) for name, of in found.items()})
-    return found
+    values = {name: at_8(python, folder, model, f"eval-{name}") for name, model in models.items()}
+    print(f"seed {seed}:", {name: round(float(of.mean()), 3) for name, of in values.items()})
+    return values
 
 
 def shown(name, of_seeds):
     """The mean over the seeds of means over problems, printed with Student's 95% interval."""
-    found = mean_interval(np.array([values.mean() for values in of_seeds])[:, None])
-    mean, low, high = (float(end[0]) for end in (found.mean, found.low, found.high))
+    interval = mean_interval(np.array([values.mean() for values in of_seeds])[:, None])
+    mean, low, high = (float(end[0]) for end in (interval.mean, interval.low, interval.high))
     print(f"{name}: {mean:+.3f} [{low:+.3f}, {high:+.3f}]")
     return mean
 
 
 def test_verl_raises_max_at_8_about_as_much_as_trl(other_python, tmp_path):
-    found = [values_at_8(other_python, tmp_path / str(seed), seed) for seed in SEEDS]
-    for name in found[0]:
-        shown(f"max@{K} of {name}", [of[name] for of in found])
+    per_seed = [values_at_8(other_python, tmp_path / str(seed), seed) for seed in SEEDS]
+    for name in per_seed[0]:
+        shown(f"max@{K} of {name}", [of[name] for of in per_seed])
     for name in ("trl", "verl"):
-        gains = [of[name] - of["base"] for of in found]
+        gains = [of[name] - of["base"] for of in per_seed]
         shown(f"gain by {name}", gains)
         assert all(mean_interval(gain[:, None]).low[0] > 0 for gain in gains)  # over problems
-    assert abs(shown("verl - trl", [of["verl"] - of["trl"] for of in found])) < CLOSE
+    assert abs(shown("verl - trl", [of["verl"] - of["trl"] for of in per_seed])) < CLOSE

@@ -35,12 +35,12 @@ def nested(rows):
 def rows(groups=3, *, empty=2, seed=0):
     """Whole groups; the last has lost `empty` samples, whose places empty rows fill."""
     made = torch.Generator().manual_seed(seed)
-    found = []
+    batch = []
     for group in range(groups):
         for place in range(N):
             real = group < groups - 1 or place < N - empty
             length = int(torch.randint(1, 6, (1,), generator=made)) if real else 1
-            found.append(
+            batch.append(
                 {
                     "uid": f"group {group}" if real else "pad",
                     "prompts": torch.ones(2 + group, dtype=torch.long),
@@ -51,8 +51,8 @@ def rows(groups=3, *, empty=2, seed=0):
                     "log_probs": -torch.rand(2 + group + length, generator=made),
                 }
             )
-    found[1]["rm_scores"][0] = float("nan")
-    return found
+    batch[1]["rm_scores"][0] = float("nan")
+    return batch
 
 
 def loss_of(chosen, weights, method, *, scores=None, factor=1.0):
@@ -84,7 +84,7 @@ def response(row, weights):
 
 def expected_loss(chosen, weights, method):
     """The advantages of every group by maxatk.advantages, and PPO's surrogate in plain torch."""
-    tokens, total, found = sum(int(r["response_mask"].sum()) for r in chosen), 0.0, []
+    tokens, total, advantages = sum(int(r["response_mask"].sum()) for r in chosen), 0.0, []
     for start in range(0, len(chosen), N):
         group = [row for row in chosen[start : start + N] if row["uid"] != "pad"]
         rewards, ratios = np.full((1, N), np.nan), np.zeros((1, N))
@@ -95,13 +95,13 @@ def expected_loss(chosen, weights, method):
             ratios[0, place] = float((now.double() - row["old_log_probs"].double()).sum())
         advantage = maxatk.advantages(rewards, method, K, log_ratios=ratios)[0]
         for place, row in enumerate(chosen[start : start + N]):
-            found.append(0.0 if row["uid"] == "pad" else advantage[place])
+            advantages.append(0.0 if row["uid"] == "pad" else advantage[place])
             ratio = (response(row, weights) - row["old_log_probs"]).exp()
-            kept = torch.minimum(found[-1] * ratio, found[-1] * ratio.clamp(0.8, 1.2))
-            if found[-1] < 0:  # verl's dual clip
-                kept = torch.maximum(kept, torch.full_like(kept, 3.0 * found[-1]))
+            kept = torch.minimum(advantages[-1] * ratio, advantages[-1] * ratio.clamp(0.8, 1.2))
+            if advantages[-1] < 0:  # verl's dual clip
+                kept = torch.maximum(kept, torch.full_like(kept, 3.0 * advantages[-1]))
             total = total - (kept * row["response_mask"]).sum()
-    return found, total / tokens
+    return advantages, total / tokens
 
 
 @pytest.mark.parametrize("method", CORRECTED)
@@ -110,8 +110,8 @@ def test_advantages_and_gradient_are_those_of_plain_torch(method):
     mine, theirs = torch.tensor(1.3, requires_grad=True), torch.tensor(1.3, requires_grad=True)
     data, (loss, metrics) = loss_of(chosen, mine, method)
     advantages, expected = expected_loss(chosen, theirs, method)
-    found = [float(row[0]) for row in data["advantages"].unbind()]
-    np.testing.assert_allclose(found, advantages, atol=1e-5)
+    row_advantages = [float(row[0]) for row in data["advantages"].unbind()]
+    np.testing.assert_allclose(row_advantages, advantages, atol=1e-5)
     torch.testing.assert_close(loss, expected)
     loss.backward()
     expected.backward()
@@ -135,8 +135,8 @@ def test_a_selection_orders_the_samples_of_a_micro_batch_and_the_factor_multipli
         log_ratios=np.reshape(ratios, (2, N)),
         selection=scores.reshape(2, N),
     )
-    found = [float(row[0]) for row in data["advantages"].unbind()]
-    np.testing.assert_allclose(found, 7 * expected.ravel(), atol=1e-4)
+    row_advantages = [float(row[0]) for row in data["advantages"].unbind()]
+    np.testing.assert_allclose(row_advantages, 7 * expected.ravel(), atol=1e-4)
     assert np.abs(expected).max() > 0
 
 

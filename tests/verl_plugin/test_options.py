@@ -63,9 +63,12 @@ def config(**changes):
         for parent in parents:
             place = place[parent]
         place[last] = value
-    found = {name: tree[name] for name in ("trainer", "data", "algorithm")}
+    sections = {name: tree[name] for name in ("trainer", "data", "algorithm")}
     return node(
-        {**found, "actor_rollout_ref": {name: tree[name] for name in ("actor", "rollout", "ref")}}
+        {
+            **sections,
+            "actor_rollout_ref": {name: tree[name] for name in ("actor", "rollout", "ref")},
+        }
     )
 
 
@@ -99,9 +102,9 @@ def test_a_mapping_is_the_method_that_it_stands_for():
     parts = {"credit": {"cvar": 0.25, "of": 8}, "baseline": "replace_one"}
     objective = check_config(config(algorithm__maxatk={"method": parts, "k": 4}))
     rewards = np.array([[0.0, 1.0, 0.5, 0.25, 1.0, 0.75, 0.0, 0.5]])
-    found = advantages_of_rows(objective, ["x"] * 8, rewards[0], k=4, group_size=8)
-    np.testing.assert_allclose(found, advantages(rewards, method_of(parts))[0])
-    assert np.abs(found).max() > 0
+    row_advantages = advantages_of_rows(objective, ["x"] * 8, rewards[0], k=4, group_size=8)
+    np.testing.assert_allclose(row_advantages, advantages(rewards, method_of(parts))[0])
+    assert np.abs(row_advantages).max() > 0
 
 
 @pytest.mark.parametrize(("correction", "whole"), [("exact", True), ("none", False)])
@@ -125,7 +128,7 @@ def test_a_selection_orders_the_samples_and_is_not_rewarded():
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
     scores = np.array([3.0, 1.0, 2.0, 4.0, np.nan, 2.0])
     objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2, "selection": "judge"}})
-    found = advantages_of_rows(
+    selected = advantages_of_rows(
         objective, list("xyxxyy"), rewards, k=2, group_size=3, selection=scores
     )
     expected = advantages(
@@ -134,9 +137,9 @@ def test_a_selection_orders_the_samples_and_is_not_rewarded():
         2,
         selection=[[3.0, 2.0, 4.0], [1.0, np.nan, 2.0]],
     )
-    np.testing.assert_allclose(found, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
+    np.testing.assert_allclose(selected, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
     unselected = advantages_of_rows(objective, list("xyxxyy"), rewards, k=2, group_size=3)
-    assert np.abs(found - unselected).max() > 0
+    assert np.abs(selected - unselected).max() > 0
 
 
 def test_scores_that_select_are_read_from_what_the_reward_function_returned():
@@ -286,10 +289,10 @@ def test_advantages_are_those_of_the_package():
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
     ids = ["x", "y", "x", "x", "y", "y"]
     objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2}})
-    found = advantages_of_rows(objective, ids, rewards, k=2, group_size=3)
+    row_advantages = advantages_of_rows(objective, ids, rewards, k=2, group_size=3)
     expected = advantages([[0.0, 0.5, 0.25], [1.0, 1.0, np.nan]], "bon_loo1", 2)
-    np.testing.assert_allclose(found, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
-    assert np.abs(found).max() > 0
+    np.testing.assert_allclose(row_advantages, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
+    assert np.abs(row_advantages).max() > 0
 
 
 @pytest.mark.parametrize(("scale", "factor"), [("mean", 3.0), ("sum", 1.0)])
@@ -300,5 +303,5 @@ def test_the_scale_is_a_factor(scale, factor):
 
 def test_a_group_that_lost_samples_below_k_has_no_signal():
     objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 3}})
-    found = advantages_of_rows(objective, ["x"] * 2, [0.0, 1.0], k=3, group_size=4)
-    np.testing.assert_array_equal(found, [0, 0])
+    row_advantages = advantages_of_rows(objective, ["x"] * 2, [0.0, 1.0], k=3, group_size=4)
+    np.testing.assert_array_equal(row_advantages, [0, 0])

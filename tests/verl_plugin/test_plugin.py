@@ -49,16 +49,16 @@ def advantages_of(data, **settings):
 )
 def test_every_method_is_that_of_the_package(method):
     uids, rewards, data = batch()
-    found = advantages_of(data, method=method, k=K, advantage_scale="sum")
+    advantages = advantages_of(data, method=method, k=K, advantage_scale="sum")
     for uid, size in SIZES.items():
         at = np.flatnonzero(uids == uid)
         group = np.full((1, N), np.nan)
         group[0, :size] = rewards[at]
         expected = maxatk.advantages(group, method, K)[0, :size]
-        np.testing.assert_allclose(found[at, 0], expected, atol=1e-6)
-    assert torch.isfinite(found).all()
-    assert (found[data.batch["response_mask"] == 0] == 0).all()
-    assert found.abs().max() > 0
+        np.testing.assert_allclose(advantages[at, 0], expected, atol=1e-6)
+    assert torch.isfinite(advantages).all()
+    assert (advantages[data.batch["response_mask"] == 0] == 0).all()
+    assert advantages.abs().max() > 0
 
 
 def test_the_scale_is_that_of_the_largest_group():
@@ -69,10 +69,10 @@ def test_the_scale_is_that_of_the_largest_group():
 
 def test_what_the_trainer_tells_is_spread_over_the_responses():
     _, _, data = batch()
-    told = np.linspace(-1, 1, len(data)).tolist()
-    found = advantages_of(data, method="bon_off_policy", k=K, current=told)
-    expected = torch.tensor(told)[:, None] * data.batch["response_mask"]
-    torch.testing.assert_close(found, expected)
+    current = np.linspace(-1, 1, len(data)).tolist()
+    advantages = advantages_of(data, method="bon_off_policy", k=K, current=current)
+    expected = torch.tensor(current)[:, None] * data.batch["response_mask"]
+    torch.testing.assert_close(advantages, expected)
 
 
 @pytest.mark.parametrize(

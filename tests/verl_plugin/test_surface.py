@@ -11,8 +11,8 @@ def test_the_installed_verl_has_all_that_the_plug_in_needs(capsys):
     from maxatk.cli.doctor import command
 
     surface.check_versions()
-    found = surface.versions() + surface.registrations()
-    assert [part for part in found if not part.holds] == []
+    parts = surface.versions() + surface.registrations()
+    assert [part for part in parts if not part.holds] == []
     command()
     printed = capsys.readouterr().out
     assert "verl 0.9" in printed

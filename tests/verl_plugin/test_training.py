@@ -52,7 +52,7 @@ def in_loss(mini, tmp_path_factory):
 
 def check_replay(run, mini, *, steps, method=METHOD, sizes=(N,)):
     """Compare the first optimizer steps with plain torch; return them."""
-    found = replay(
+    replayed = replay(
         run.seen,
         mini / "model",
         steps=steps,
@@ -63,11 +63,11 @@ def check_replay(run, mini, *, steps, method=METHOD, sizes=(N,)):
     )
     # Adam turns rounding into steps of its own, so that two trainings drift apart.
     for first, bound in ((4, 1), (steps, 100)):
-        assert max(step.ratio_error for step in found[:first]) < 1e-3 * bound
-        assert max(step.advantage_error for step in found[:first]) < 1e-4 * bound
-    assert max(step.largest_advantage for step in found) > 1e-2
-    assert {size for step in found for size in step.group_sizes} <= set(sizes)
-    return found
+        assert max(step.ratio_error for step in replayed[:first]) < 1e-3 * bound
+        assert max(step.advantage_error for step in replayed[:first]) < 1e-4 * bound
+    assert max(step.largest_advantage for step in replayed) > 1e-2
+    assert {size for step in replayed for size in step.group_sizes} <= set(sizes)
+    return replayed
 
 
 def logged(run, name):
@@ -76,10 +76,10 @@ def logged(run, name):
 
 def test_every_optimizer_step_uses_the_advantages_of_its_own_ratios(in_loss, mini):
     assert in_loss.status == 0, in_loss.log[-3000:]
-    found = check_replay(in_loss, mini, steps=8)
-    assert found[0].largest_log_ratio < 1e-4  # the samples are of these weights
-    assert max(step.largest_log_ratio for step in found) > 0.1
-    norms = np.array([step.gradient_norm for step in found]).reshape(2, 4).mean(axis=1)
+    steps = check_replay(in_loss, mini, steps=8)
+    assert steps[0].largest_log_ratio < 1e-4  # the samples are of these weights
+    assert max(step.largest_log_ratio for step in steps) > 0.1
+    norms = np.array([step.gradient_norm for step in steps]).reshape(2, 4).mean(axis=1)
     logged_norms = logged(in_loss, "actor/grad_norm")
     np.testing.assert_allclose(logged_norms[0], norms[0], rtol=1e-3)
     np.testing.assert_allclose(logged_norms[1], norms[1], rtol=5e-2)  # after the drift
@@ -126,8 +126,8 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
             samples = [(one["text"], one["reward"]) for one in group["samples"]]
             assert sorted(samples) == seen[group["prompt"]]
             assert group["id"] in ids
-            given = [one["advantage"] for one in group["samples"]]
-            np.testing.assert_allclose(given, advantages_under(group, METHOD, K), atol=1e-5)
+            recorded = [one["advantage"] for one in group["samples"]]
+            np.testing.assert_allclose(recorded, advantages_under(group, METHOD, K), atol=1e-5)
     stored = WatchedTraining(
         Path(__file__).parents[1] / "view" / "verl"
     )  # what its page is tested with
@@ -203,17 +203,17 @@ def test_a_trainer_of_verl_goes_on_with_the_estimator_alone(in_loss, mini, tmp_p
 
 def advantages_by_text(run, *, first, last):
     """(prompt, response) -> the advantages at some micro-batches, however often it was drawn."""
-    found = {}
+    by_text = {}
     for batch in run.seen[0][first:last]:
         for row in zip(batch["prompts"], batch["responses"], batch["advantages"], strict=True):
-            found.setdefault((tuple(row[0]), tuple(row[1])), []).append(row[2][0])
-    return {text: sorted(values) for text, values in found.items()}
+            by_text.setdefault((tuple(row[0]), tuple(row[1])), []).append(row[2][0])
+    return {text: sorted(values) for text, values in by_text.items()}
 
 
-def check_same(found, expected):
-    assert found.keys() == expected.keys()
+def check_same(by_text, expected):
+    assert by_text.keys() == expected.keys()
     for text, values in expected.items():
-        np.testing.assert_allclose(found[text], values, atol=1e-4)
+        np.testing.assert_allclose(by_text[text], values, atol=1e-4)
 
 
 def test_the_same_seed_gives_the_same_advantages(in_loss, mini, tmp_path):
@@ -268,8 +268,8 @@ def test_a_second_key_of_the_reward_selects_and_one_root_mean_square_divides(sel
         squares.append(np.mean(np.square([row for row in plain if row.any()])))
         weights = [0.99 * 0.01, 0.01][-len(squares) :]
         running = np.dot(weights, squares) / sum(weights)
-        given = [[row[0] for row in group["advantages"]] for group in groups]
-        np.testing.assert_allclose(given, np.divide(expected, np.sqrt(running)), atol=1e-3)
+        used = [[row[0] for row in group["advantages"]] for group in groups]
+        np.testing.assert_allclose(used, np.divide(expected, np.sqrt(running)), atol=1e-3)
 
 
 def test_a_resumed_training_goes_on_with_the_running_scale(selected, mini, tmp_path):
@@ -306,7 +306,7 @@ def test_the_kl_term_is_about_the_weights_before_the_training(mini, tmp_path):
     for batch in seen:
         rows = zip(batch["prompts"], batch["responses"], batch["reference"], strict=True)
         with torch.no_grad():
-            gaps = [log_probs(model, *row) - torch.tensor(told) for *row, told in rows]
+            gaps = [log_probs(model, *row) - torch.tensor(reference) for *row, reference in rows]
         assert max(gap.abs().max() for gap in gaps) < 1e-4
         ratios = [
             [sum(now) - sum(old) for now, old in zip(batch["now"], batch["old"], strict=True)]
@@ -332,10 +332,10 @@ def test_two_ranks_with_groups_in_pieces_use_the_ratios_of_whole_groups(mini, tm
     )
     assert run.status == 0, run.log[-3000:]
     assert len(run.seen) == 2
-    found = check_replay(run, mini, steps=4)
-    assert max(step.largest_log_ratio for step in found) > 0.1
+    steps = check_replay(run, mini, steps=4)
+    assert max(step.largest_log_ratio for step in steps) > 0.1
     (norm,) = logged(run, "actor/grad_norm")
-    np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in found]), rtol=1e-3)
+    np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in steps]), rtol=1e-3)
     assert logged(run, "maxatk/frac_without_reward")[0] > 0
 
 
@@ -360,13 +360,13 @@ def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path, monkey
         cluster.shutdown()
     assert run.status == 0, run.log[-3000:]
     assert len(run.seen) == 2
-    found = check_replay(run, mini, steps=4, sizes=range(1, N + 1))
-    assert min(size for step in found for size in step.group_sizes) < N
+    steps = check_replay(run, mini, steps=4, sizes=range(1, N + 1))
+    assert min(size for step in steps for size in step.group_sizes) < N
     dumped = read_log(tmp_path / "rollouts" / "1.jsonl", log_format="verl")
     real = sum(sum(batch["real"]) for rank in run.seen for batch in rank)
     assert len(dumped) == real // 2  # each is in the losses of two epochs
     (norm,) = logged(run, "actor/grad_norm")
-    np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in found]), rtol=1e-3)
+    np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in steps]), rtol=1e-3)
 
 
 def test_settings_that_do_not_fit_are_refused_before_any_worker(mini, tmp_path):
@@ -410,9 +410,9 @@ def test_groups_that_older_weights_sampled_are_corrected_to_what_they_were_drawn
     asynchronous, mini
 ):
     assert asynchronous.status == 0, asynchronous.log[-3000:]
-    found = check_replay(asynchronous, mini, steps=6)
-    assert found[0].largest_log_ratio < 1e-4  # the first ones are of these weights
-    assert max(step.largest_log_ratio for step in found[2:]) > 0.1
+    steps = check_replay(asynchronous, mini, steps=6)
+    assert steps[0].largest_log_ratio < 1e-4  # the first ones are of these weights
+    assert max(step.largest_log_ratio for step in steps[2:]) > 0.1
     training = WatchedTraining(asynchronous.out / "checkpoints")
     assert list(training.groups) == [1, 2, 3]
     assert len(training.groups[3]) == 4

@@ -47,7 +47,7 @@ def test_a_recipe_is_taken(recipe, tmp_path):
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_the_paper_has_whole_groups_in_the_loss_on_one_and_two_nodes(nodes, tmp_path):
     (recipe,) = [path for path in RECIPES if "7b" in path.name]
-    found = configuration(recipe, tmp_path, NODES=str(nodes))
-    assert data_parallel(found) == 8 * nodes
-    assert holds_whole_groups(found)
-    assert check_config(found).needs_ratios
+    config = configuration(recipe, tmp_path, NODES=str(nodes))
+    assert data_parallel(config) == 8 * nodes
+    assert holds_whole_groups(config)
+    assert check_config(config).needs_ratios

@@ -37,10 +37,10 @@ REWARDS = [0.0, 1.0, 0.5, 0.5]
 
 
 def a_group(step, name, *, rewards=REWARDS, text="print(1)\nprint(2)", k=2):
-    found = advantages([rewards], "bon_loo1", k)[0] * len(rewards)
+    scaled = advantages([rewards], "bon_loo1", k)[0] * len(rewards)
     samples = [
         {"text": f"{text}\n# {number}", "reward": reward, "advantage": advantage, "tokens": 7}
-        for number, (reward, advantage) in enumerate(zip(rewards, found.tolist(), strict=True))
+        for number, (reward, advantage) in enumerate(zip(rewards, scaled.tolist(), strict=True))
     ]
     failure = {"test": 1, "outcome": "wrong answer", "given": "3", "expected": "6", "got": HOSTILE}
     samples[0] |= {"passed": 1, "tests": 2, "outcome": "wrong_answer", "failure": failure}
@@ -335,10 +335,10 @@ def test_a_training_by_verl_is_watched_while_it_runs(browser, tmp_path, width):
         browser.call("Page.navigate", url="about:blank")  # away from a server that has ended
         browser.errors.clear()
         browser.open(server.address, width=width)
-        said = "document.getElementById('runs').innerText"
-        assert browser.evaluate(said) == "verl: step 1 of 2, about 1 min left"
+        progress = "document.getElementById('runs').innerText"
+        assert browser.evaluate(progress) == "verl: step 1 of 2, about 1 min left"
         path.write_bytes(b"".join(lines))
-        browser.until(said + " === 'verl: step 2 of 2, ended'")
+        browser.until(progress + " === 'verl: step 2 of 2, ended'")
         browser.until("document.querySelectorAll('figure svg').length > 4")
         keys = "[...document.querySelectorAll('figure')].map(e => e.dataset.key)"
         drawn = browser.evaluate(keys)

@@ -80,8 +80,8 @@ def test_advantages_are_those_of_the_probabilities_the_engine_gave(make_trainer,
     policy, rows, rewards = trainer.generations[0]
     mask = rows["completion_mask"].bool()
     engine = (rows["sampling_per_token_logps"].double() * mask).sum(1).numpy()
-    own = sequence_logps(mini / "base", policy, rows)
-    old = engine if behaviour == "sampler" else own
+    recomputed = sequence_logps(mini / "base", policy, rows)
+    old = engine if behaviour == "sampler" else recomputed
     scored = rewards.double().numpy().reshape(-1, GROUP)
     for seen in trainer.seen:
         now = sequence_logps(mini / "base", seen.policy, rows)

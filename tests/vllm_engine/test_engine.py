@@ -93,9 +93,9 @@ def compare_log_probabilities(backend, model, problem, settings):
         lora_request=backend._adapter,
     )
     for sample, output in zip(samples, outputs, strict=True):
-        (found,) = output.outputs
-        assert found.text == sample.completion
-        ids = list(found.token_ids)
+        (completion,) = output.outputs
+        assert completion.text == sample.completion
+        ids = list(completion.token_ids)
         with torch.no_grad():
             logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
         logp = torch.log_softmax(logits.double(), -1)[range(len(ids)), ids].sum().item()

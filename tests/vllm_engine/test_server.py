@@ -74,13 +74,13 @@ def test_seeds_repeat_through_the_death_and_restart_of_the_server(
         backend = load_backend("mini", ModelSettings("openai", server=server))
         whole = drawn(backend, requests)
         assert all(sample.logprob < 0 for sample in whole)
-        found = []
-        sampling = threading.Thread(target=lambda: found.extend(drawn(backend, requests)))
+        samples = []
+        sampling = threading.Thread(target=lambda: samples.extend(drawn(backend, requests)))
         sampling.start()
         time.sleep(0.5)
         end(process)
         process = start(model, port, log)
         sampling.join(patience(120))
-        assert [sample.completion for sample in found] == [s.completion for s in whole]
+        assert [sample.completion for sample in samples] == [s.completion for s in whole]
     finally:
         end(process)

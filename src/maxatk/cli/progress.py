@@ -32,7 +32,7 @@ class _Part:
     text: str
     done: int = 0
     total: int = 0
-    found: int | None = None  # done at the first report: by an earlier run
+    done_at_start: int | None = None  # done at the first report: by an earlier run
 
 
 class Progress:
@@ -50,8 +50,8 @@ class Progress:
         reported = self.parts.setdefault(part, _Part(f"of {part}"))
         reported.done = done
         reported.total = total
-        if reported.found is None:
-            reported.found = done
+        if reported.done_at_start is None:
+            reported.done_at_start = done
         now = time.monotonic()
         if done >= total or now - self._shown_at >= self.every_s:
             self._shown_at = now

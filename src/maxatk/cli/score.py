@@ -111,7 +111,7 @@ class Command(RunRecipe):
                 "named (see --format)?"
             )
         part = report.parts[""]
-        before = part.found or 0  # verdicts of a run that was interrupted
+        before = part.done_at_start or 0  # verdicts of a run that was interrupted
         text = f"{part.done - before:,} verdicts"
         if before:
             text += f", {before:,} found from before"

@@ -104,8 +104,8 @@ def stepwise_sums(
         ]
         below = [charged[m][:, None] * high[n - m, -2::-1] * gaps[m - 1] for m in range(1, n)]
         received = _pulled(high, above, columns[::-1])[::-1]
-        given = _pulled(low, below, columns)
-        sums[part] = (received - given).T
+        deducted = _pulled(low, below, columns)
+        sums[part] = (received - deducted).T
     return sums
 
 

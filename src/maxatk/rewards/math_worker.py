@@ -83,8 +83,8 @@ def _answer(
         completion = joined
     if boxed:
         completion = f"\\boxed{{{_plain_number(completion)}}}"
-    given = parse(completion, parsing_timeout=None)
-    return {"equal": bool(expected) and bool(verify(expected, given, timeout_seconds=None))}
+    answer = parse(completion, parsing_timeout=None)
+    return {"equal": bool(expected) and bool(verify(expected, answer, timeout_seconds=None))}
 
 
 def _has_several(value: Any) -> bool:

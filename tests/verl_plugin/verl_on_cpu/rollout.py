@@ -57,12 +57,12 @@ class Server:
             chunk, self.waiting = self.waiting[:64], self.waiting[64:]
             try:
                 async with self.busy:
-                    found = await asyncio.to_thread(self._run, [one[:3] for one in chunk])
+                    outputs = await asyncio.to_thread(self._run, [one[:3] for one in chunk])
             except BaseException as error:
                 for one in chunk:
                     one[3].set_exception(error)
                 raise
-            for one, output in zip(chunk, found, strict=True):
+            for one, output in zip(chunk, outputs, strict=True):
                 one[3].set_result(output)
 
     @torch.no_grad()
@@ -73,9 +73,9 @@ class Server:
         stream = torch.Generator().manual_seed(draw)
         temperature = sampling.get("temperature", 1.0)
         limit = sampling.get("max_tokens") or self.limit
-        given, cache, tokens, logps = torch.tensor([prompt]), None, [], []
+        inputs, cache, tokens, logps = torch.tensor([prompt]), None, [], []
         while len(tokens) < limit and (not tokens or tokens[-1] != self.eos):
-            out = self.model(given, past_key_values=cache, use_cache=True)
+            out = self.model(inputs, past_key_values=cache, use_cache=True)
             cache, logits = out.past_key_values, out.logits[0, -1]
             chances = (logits / (temperature or 1.0)).log_softmax(-1)
             if temperature == 0:
@@ -84,7 +84,7 @@ class Server:
                 token = torch.multinomial(chances.exp(), 1, generator=stream)[0]
             tokens.append(int(token))
             logps.append(float(chances[token]))
-            given = token.reshape(1, 1)
+            inputs = token.reshape(1, 1)
         return TokenOutput(
             token_ids=tokens,
             log_probs=logps,

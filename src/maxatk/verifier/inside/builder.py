@@ -68,7 +68,7 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
         descriptors,
         readable=readable,
         executable=tools,
-        given={},
+        given_files={},
         mount_options=f"size={arguments[3]}m,nr_inodes=1k,mode=700",
         stack=stack,
         own_filter=seccomp.builder_filter(machine),

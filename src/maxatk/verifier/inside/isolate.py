@@ -52,7 +52,7 @@ def confine(
     *,
     readable: list[str],
     executable: list[str],
-    given: GivenFiles,
+    given_files: GivenFiles,
     mount_options: str,
     stack: int,
     own_filter: Filter,
@@ -63,9 +63,11 @@ def confine(
     its file tree those that are `readable` can be read and those that are `executable` also be run.
     The others are as in the two functions that follow; `own_filter` is for this process.
     """
-    layers = enter_namespaces(paths, uid, mount_options=mount_options, given=given)
+    layers = enter_namespaces(paths, uid, mount_options=mount_options, given_files=given_files)
     supervise.leave_a_keeper(descriptors)
-    layers = drop_privileges(layers, readable, uid, given=given, stack=stack, executable=executable)
+    layers = drop_privileges(
+        layers, readable, uid, given_files=given_files, stack=stack, executable=executable
+    )
     # A change of user clears it; the new parent may also have died in the meantime.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
@@ -74,12 +76,12 @@ def confine(
 
 
 def enter_namespaces(
-    paths: list[str], uid: int, *, mount_options: str, given: GivenFiles
+    paths: list[str], uid: int, *, mount_options: str, given_files: GivenFiles
 ) -> Layers:
     """Leave the host's namespaces and file tree as far as the host allows; say what held.
 
     The new file tree holds `paths`, a scratch folder with `mount_options`, and the folders that are
-    keys of `given`, whose values get the descriptors of their files.
+    keys of `given_files`, whose values get the descriptors of their files.
     """
     layers: Layers = {}
     folder = scratch.place(paths)
@@ -87,10 +89,12 @@ def enter_namespaces(
         layers["user_namespace"] = attempt(_unshare_user)
     for name, flag in (("network", _NEWNET), ("ipc", _NEWIPC | _NEWUTS)):
         layers[f"{name}_namespace"] = attempt(_unshare, flag)
-    layers["private_root"] = attempt(_enter_private_root, paths, [folder, *given])
+    layers["private_root"] = attempt(_enter_private_root, paths, [folder, *given_files])
     layers["scratch_folder"] = "there is no private root"
     if layers["private_root"] is True:
-        layers["scratch_folder"] = attempt(_mount_folders, paths, folder, mount_options, given)
+        layers["scratch_folder"] = attempt(
+            _mount_folders, paths, folder, mount_options, given_files
+        )
     layers["own_uid"] = attempt(_check_uid_drop, paths, uid)
     # Last: the very next child becomes process 1 of the new namespace.
     layers["pid_namespace"] = attempt(_unshare, _NEWPID)
@@ -102,7 +106,7 @@ def drop_privileges(
     paths: list[str],
     uid: int,
     *,
-    given: GivenFiles,
+    given_files: GivenFiles,
     stack: int,
     executable: list[str],
 ) -> Layers:
@@ -127,7 +131,7 @@ def drop_privileges(
     readable = paths
     if layers["scratch_folder"] is True:
         writable = [scratch.place(paths)]
-        readable = [*paths, *given]
+        readable = [*paths, *given_files]
     layers["landlock"] = attempt(landlock.restrict, readable, _DEVICES, writable, executable)
     if writable:
         os.chdir(writable[0])
@@ -176,7 +180,7 @@ def _enter_private_root(paths: list[str], folders: list[str]) -> None:
     _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
 
 
-def _mount_folders(paths: list[str], folder: str, mount_options: str, given: GivenFiles) -> None:
+def _mount_folders(paths: list[str], folder: str, mount_options: str, files: GivenFiles) -> None:
     """Make the libraries read-only, whoever owns them, and only then a place to write to."""
     read_only = (ctypes.c_uint64 * 4)(_ATTR_RDONLY, 0, 0, 0)  # struct mount_attr
     for path in filter(os.path.exists, paths):
@@ -185,7 +189,7 @@ def _mount_folders(paths: list[str], folder: str, mount_options: str, given: Giv
             ctypes.byref(read_only), ctypes.c_size_t(ctypes.sizeof(read_only)),
         )  # fmt: skip
     _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, mount_options)
-    for given_folder, descriptors in given.items():
+    for given_folder, descriptors in files.items():
         descriptors += _mount_given(given_folder)
 
 

@@ -66,7 +66,7 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
         descriptors,
         readable=paths,
         executable=[],
-        given=files_of,
+        given_files=files_of,
         mount_options=scratch.MOUNT_OPTIONS,
         stack=stack,
         own_filter=seccomp.zygote_filter(machine),
