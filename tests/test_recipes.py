@@ -257,7 +257,7 @@ def test_the_script_makes_the_files_that_the_studies_name(tmp_path):
 def test_seeds_with_problems_of_their_own_have_what_the_script_makes(path, tmp_path):
     study = load_study(path)
     everywhere = places(study)
-    assert refusal_of({**trainings_of(study, everywhere), "problems": 1280}) is None
+    assert refusal_of({**trainings_of(study, everywhere), "problems": 960}) is None
     seeds = [str(seed) for seed in study.seeds]
     done = subprocess.run(
         ["sh", str(path.with_suffix(".sh")), *seeds],
