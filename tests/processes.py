@@ -58,6 +58,15 @@ def kill(members):
             member.kill()
 
 
+def names_of(members):
+    """Return the names of those processes that have not gone meanwhile."""
+    names = []
+    for member in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.append(member.name())
+    return names
+
+
 def still_alive(members, *, seconds=60):
     """Return those members that are alive after at most so many seconds."""
     alive = psutil.wait_procs(members, timeout=patience(seconds))[1]

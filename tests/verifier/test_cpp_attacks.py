@@ -20,7 +20,7 @@ from maxatk.verifier.inside import seccomp
 from maxatk.verifier.languages import LANGUAGES
 from maxatk.verifier.sandbox_process import new_uid
 from maxatk.verifier.toolchain import toolchain
-from processes import family, patience, still_alive
+from processes import family, names_of, patience, still_alive
 from verifier import attacks, cpp_attacks
 from verifier.compilers import needs_compiler
 
@@ -129,7 +129,7 @@ def test_a_builder_reaches_nothing_and_keeps_nothing():
         builder.build([*shell, kills], "x", b"")
         again = builder.build([*shell, "ls -a; ls /proc"], "x", b"").message
         assert again.split()[:3] == [".", "..", "x"]
-        assert not [p for p in psutil.Process().children(recursive=True) if p.name() == "sleep"]
+        assert "sleep" not in names_of(family(os.getpid()))
         assert builder.isolation["proved_no_socket"] is True
     finally:
         builder.close()
@@ -173,9 +173,8 @@ def compilers_below(pid):
     deadline = time.monotonic() + patience(60)
     while time.monotonic() < deadline:
         members = family(pid)
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if any(member.name() == "cc1plus" for member in members):
-                return members
+        if "cc1plus" in names_of(members):
+            return members
         time.sleep(0.05)
     raise AssertionError("no compiler was started")
 
