@@ -64,6 +64,9 @@ def test_failures_that_count_as_zero_are_counted_beside_the_scores(
     assert results.metrics["max@k"][1].mean == pytest.approx((1 + 1 / 3 + 1 + 0.5) / 6)
     assert results.counts.row == {"unscored": 0, "zeroed": 2}
     assert results.counts.lacking.startswith("2 of 6 samples (33.3%) count as 0, since")
+    # A part that is the whole reward is no score by which a sample could be chosen.
+    assert all("columns" not in row for row in rows_of(tmp_path / "run/scores.jsonl"))
+    assert set(results.metrics) == {"max@k", "pass@k"}
 
 
 def test_a_function_that_fails_often_ends_the_run_and_rerunning_finds_the_same(

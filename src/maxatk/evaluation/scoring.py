@@ -88,7 +88,7 @@ class Scorer:
         return score, failure_of(verdict, test_at, problem_id=problem_id, sample=sample)
 
     def _scored_by_reward(self, batch: Sequence[Submission]) -> Iterator[Score]:
-        """Yield the scores by a reward function: its sum, and its parts as columns."""
+        """Yield the scores by a reward function: its sum, and its parts, if several, as columns."""
         problems = [self._problems[submission.sample.problem_id] for submission in batch]
         started = time.perf_counter()
         rewards = self._reward.rewarded(
@@ -98,6 +98,7 @@ class Scorer:
         )
         # The function is called once for the batch, so that a sample has its mean.
         seconds = round((time.perf_counter() - started) / len(batch), 6)
+        has_several_parts = len(self._reward.parts) > 1  # a single one is the reward itself
         for submission, reward in zip(batch, rewards, strict=True):
             yield Score(
                 *key_of(submission.sample),
@@ -106,7 +107,7 @@ class Scorer:
                 total=0,
                 outcome=reward.outcome,
                 seconds=seconds,
-                columns=reward.parts,
+                columns=reward.parts if has_several_parts else {},
                 error=reward.error,
             )
 
