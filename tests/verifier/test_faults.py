@@ -19,7 +19,7 @@ from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Job, Verifier, VerifierSettings, doctor, outcomes, zygote_process
 from maxatk.verifier import worker as pool
 from maxatk.verifier.zygote_process import Zygote, new_uid
-from processes import kill, patience, still_alive
+from processes import family, kill, patience, still_alive
 
 SQUARE = "n = int(input())\nprint(n * n)\n"
 TESTS = [TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(5)]
@@ -27,7 +27,7 @@ SOURCE = str(Path(zygote_process.__file__).parents[2])
 
 
 def below(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+    return family(pid)[1:]
 
 
 def kill_all_below():
@@ -423,7 +423,7 @@ def test_a_host_that_was_stopped_with_its_programs_judges_as_if_it_had_not_been(
     host = started(sys.executable, "-c", PAUSED, stdout=subprocess.PIPE)
     assert host.stdout.readline() == "ready\n"
     time.sleep(1)  # the programs sleep
-    stopped = [psutil.Process(host.pid), *psutil.Process(host.pid).children(recursive=True)]
+    stopped = family(host.pid)
     for process in stopped:
         process.suspend()
     time.sleep(8)  # longer than the wall clock of a test, 10 x 0.1 + 5 s

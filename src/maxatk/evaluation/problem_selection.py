@@ -44,8 +44,8 @@ def select_problems(
     recorded = results.recorded("settings.problems.sha256")
     if len(candidates) != len(values) or recorded not in (None, problems_digest(candidates)):
         raise DataError(f"problems: are not those that {str(run)!r} was run on")
-    bounds = f"max@{k} < {below:g}" if above is None else f"{above:g} < max@{k} < {below:g}"
-    rule = f"{bounds} of {_drawn_by(results, run)}"
+    lower_bound = "" if above is None else f"{above:g} < "
+    rule = f"{lower_bound}max@{k} < {below:g} of {_drawn_by(results, run)}"
     chosen = []
     for problem in candidates:
         value = values[problem.id]
