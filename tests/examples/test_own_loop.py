@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from maxatk import Problem, TestCase, advantages
 from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
-from maxatk.view.watched import WatchedTraining
+from maxatk.view.watched_training import WatchedTraining
 from processes import patience
 from tiny import save_tiny_model
 

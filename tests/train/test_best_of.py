@@ -15,7 +15,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS
 from maxatk.train import MaxAtKTrainer
 from maxatk.training.group_log import training_log
-from maxatk.view.watched import WatchedTraining
+from maxatk.view.watched_training import WatchedTraining
 from oracles import subsets
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, reward_with_gaps, text_reward

@@ -29,7 +29,7 @@ from maxatk.train import MaxAtKTrainer, Programs, TrainRecipe, preview, train
 from maxatk.train.message_calls import call_by_messages
 from maxatk.verifier import CodeReward, Verifier, code_reward
 from maxatk.view.server import View
-from maxatk.view.watched import WatchedTraining
+from maxatk.view.watched_training import WatchedTraining
 from tiny import save_tiny_model
 from tool_model import PLAIN, PROGRAMS, save_tool_model
 

@@ -20,7 +20,7 @@ from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
 from maxatk.verifier import Verifier
 from maxatk.view.server import View
-from maxatk.view.watched import WatchedTraining
+from maxatk.view.watched_training import WatchedTraining
 
 from .conftest import GROUP, PROMPTS, config
 

@@ -16,7 +16,8 @@ from maxatk import METHODS
 from maxatk.objectives import method_of
 from maxatk.objectives.objective import Objective
 from maxatk.verl.rows import advantages_of_rows
-from maxatk.view.watched import WatchedTraining, advantages_under
+from maxatk.view.advantages import advantages_under
+from maxatk.view.watched_training import WatchedTraining
 from processes import patience
 from verl_plugin.replay import replay
 from verl_plugin.training import LEARNING_RATE, K, N, train, variables

@@ -19,7 +19,8 @@ from maxatk.exchange import read_log
 from maxatk.problems import load_problems
 from maxatk.training.group_log import training_log
 from maxatk.training.symptoms import findings
-from maxatk.view.watched import WatchedTraining, advantages_under
+from maxatk.view.advantages import advantages_under
+from maxatk.view.watched_training import WatchedTraining
 from processes import patience
 from verl_plugin.replay import log_probs, replay
 from verl_plugin.training import LEARNING_RATE, K, N, train, variables

@@ -26,9 +26,12 @@ from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from maxatk.training.group_log import GROUPS, GroupLog, prompt_key
+from maxatk.view.advantages import advantages_under
 from maxatk.view.answers import Answers
+from maxatk.view.runs import runs_in
 from maxatk.view.server import View
-from maxatk.view.watched import WatchedEvaluation, WatchedTraining, advantages_under, runs_in
+from maxatk.view.watched_evaluation import WatchedEvaluation
+from maxatk.view.watched_training import WatchedTraining
 from processes import patience
 
 HIT = "document.body.dataset.hit=1"

@@ -22,8 +22,8 @@ def command(folders: Annotated[tuple[str, ...], tyro.conf.Positional], /, port: 
         folders: Folders of trainings, evaluations or studies; name=folder gives one a name.
         port: The port on 127.0.0.1; 0 takes a free one.
     """
+    from maxatk.view.runs import runs_in
     from maxatk.view.server import View
-    from maxatk.view.watched import runs_in
 
     with View(runs_in(named_paths(folders)), port=port) as server:
         print(f"the page, until Ctrl-C: {server.address}", flush=True)

@@ -18,7 +18,9 @@ from maxatk.report.page_problems import rewards_text
 from maxatk.report.run_tables import overview_table
 from maxatk.report.tables import Cell, Table, share, table_of, table_of_rows
 from maxatk.report.training_figures import curve_svg, drawn_quantities
-from maxatk.view.watched import WatchedEvaluation, WatchedTraining, advantages_under
+from maxatk.view.advantages import advantages_under
+from maxatk.view.watched_evaluation import WatchedEvaluation
+from maxatk.view.watched_training import WatchedTraining
 
 _STEP_COLUMNS = ("reward", "entropy", "step_time")  # beside max@k; figures have the rest
 _MOST_HITS = 200  # groups that a search returns

@@ -10,6 +10,7 @@ from maxatk.check import is_finite
 from maxatk.errors import DataError
 from maxatk.folders import known, without_nan, writable
 
+LONGEST_LINE = 1 << 26  # bytes; a longer line of a file is not read
 _NUMBERS = ("reward", "advantage", "selection", "tokens", "passed", "tests")  # of a sample
 
 

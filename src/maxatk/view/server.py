@@ -18,7 +18,8 @@ from maxatk.check import require, whole
 from maxatk.errors import MaxAtKError
 from maxatk.folders import without_nan
 from maxatk.view.answers import Answers
-from maxatk.view.watched import WatchedEvaluation, WatchedTraining
+from maxatk.view.watched_evaluation import WatchedEvaluation
+from maxatk.view.watched_training import WatchedTraining
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
