@@ -15,7 +15,7 @@ from maxatk.models import load_tokenizer
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.batch import GROUP_ROW
-from maxatk.train.run import lora_config
+from maxatk.train.recipe import lora_config
 
 from .conftest import GROUP, SpyTrainer, config, text_reward
 from .expected import brute_force, row_logps

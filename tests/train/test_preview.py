@@ -55,7 +55,7 @@ def test_json_holds_the_same(recipe, tmp_path, capsys):
     assert dry_run(tmp_path, recipe, "--format", "json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["plan"]["optimizer_steps"] == 36
-    assert shown["given"] == recipe["trainer"]
+    assert shown["trainer"] == recipe["trainer"]
     assert shown["unchecked"] == ""
 
 

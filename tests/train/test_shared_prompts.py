@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer
 from maxatk.train import MaxAtKTrainer, shared_prompts
-from maxatk.train.run import lora_config
+from maxatk.train.recipe import lora_config
 from maxatk.train.shared_prompts import SharedPrompts, refuse_differences, refuse_unshareable
 
 from .conftest import config, text_reward

@@ -56,7 +56,7 @@ def command(
     settings = read_recipe(recipe, overrides)
     set_threads(str(settings.get("model")))
     from maxatk.train import MaxAtKConfig, preview, train  # takes seconds to import
-    from maxatk.train.run import check_settings, train_recipe
+    from maxatk.train.recipe import check_settings, train_recipe
 
     chosen = train_recipe(settings)
     if show_config:
@@ -69,7 +69,7 @@ def command(
     if dry_run:
         previewed = preview(chosen)
         if main_process:
-            facts = dataclasses.asdict(previewed)
+            facts = dataclasses.asdict(previewed) | {"trainer": chosen.trainer}
             del facts["recipe"]
             output.emit_facts(facts, format, text=_as_text(previewed))
         return
@@ -130,7 +130,7 @@ def _as_text(previewed: Preview) -> str:
     sections = {
         "run": run,
         "batch": previewed.plan,
-        "trainer settings that were given (--show-config has all)": previewed.given,
+        "trainer settings that were given (--show-config has all)": recipe.trainer,
     }
     texts = []
     for title, facts in sections.items():

@@ -302,7 +302,7 @@ def _check_training(command: str, recipe: Mapping[str, Any], problems: int | Non
     from maxatk.train import DistillRecipe, check_settings
     from maxatk.train.distill import config_of
     from maxatk.train.preview import plan
-    from maxatk.train.run import lora_config, train_recipe
+    from maxatk.train.recipe import lora_config, train_recipe
 
     if command == "distill":
         config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))

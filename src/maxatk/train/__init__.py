@@ -7,7 +7,8 @@ with needing("maxatk.train needs torch, transformers and TRL: pip install 'maxat
     from maxatk.train.distill import DistillRecipe, distill, plan_distillation
     from maxatk.train.preview import Preview, preview
     from maxatk.train.programs import Programs
-    from maxatk.train.run import TrainRecipe, check_settings, train
+    from maxatk.train.recipe import TrainRecipe, check_settings
+    from maxatk.train.run import train
     from maxatk.train.trainer import MaxAtKTrainer
 
 __all__ = [

@@ -26,16 +26,9 @@ from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import from_mapping
+from maxatk.train.folder import alone_in, finished, fit, out_folder
+from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
-from maxatk.train.run import (
-    alone_in,
-    finished,
-    fit,
-    lora_config,
-    merged,
-    out_folder,
-    trainer_settings,
-)
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 # What the weighed loss is made for: a sample a row, and its likelihood.

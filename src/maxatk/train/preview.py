@@ -15,15 +15,9 @@ from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
 from maxatk.train.environments import prepare_tokenizer
-from maxatk.train.run import (
-    TrainRecipe,
-    check_settings,
-    finished,
-    load_functions,
-    lora_config,
-    out_folder,
-    to_dataset,
-)
+from maxatk.train.folder import finished, out_folder
+from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
+from maxatk.train.run import load_functions, to_dataset
 from maxatk.verifier.rewards import ENVIRONMENTS
 
 
@@ -36,7 +30,6 @@ class Preview:
     unchecked: str  # what could not be asked of the model
     prompt_tokens: int | None  # of the longest, None where problems or tokenizer are not here
     rewards: dict[str, list[float | str | None]]  # of own functions, for three completions
-    given: dict[str, Any]  # settings of the trainer from recipe and command line
 
 
 def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
@@ -114,7 +107,7 @@ def preview(recipe: TrainRecipe) -> Preview:
             raise MissingFileError(f"model: {recipe.model!r}: {error}") from error
         unchecked = f"the hub does not give the config of {recipe.model!r} here"
     rewards = _tried(recipe, config, problems, tokenizer)
-    return Preview(recipe, arithmetic, unchecked, longest, rewards, recipe.trainer)
+    return Preview(recipe, arithmetic, unchecked, longest, rewards)
 
 
 def _tried(

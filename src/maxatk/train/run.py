@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.util
-import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from datasets import Dataset
-from transformers import PrinterCallback
 
-from maxatk import folders
-from maxatk.check import is_number, needing, require
-from maxatk.environment import environment, is_first_process
-from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingDependencyError
-from maxatk.models import (
-    PromptSettings,
-    fingerprint,
-    load_tokenizer,
-    quiet_libraries,
-    refuse_missing_model,
-)
+from maxatk.errors import DataError, MissingDependencyError
+from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems
 from maxatk.records import Problem
-from maxatk.rewards import Reward, load_rewards, read_spec
+from maxatk.rewards import Reward, load_rewards
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
-from maxatk.settings import from_mapping, masked
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import (
     Factory,
@@ -39,85 +25,14 @@ from maxatk.train.environments import (
     load_environment,
     load_tools,
     prepare_tokenizer,
-    read_environment,
-    read_tools,
 )
+from maxatk.train.folder import alone_in, finished, fit, out_folder
+from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
 from maxatk.train.trainer import MaxAtKTrainer
-from maxatk.verifier import Verifier, VerifierSettings
+from maxatk.verifier import Verifier
 from maxatk.verifier.rewards import ENVIRONMENTS
-from maxatk.writing import OutFolder
-
-Settings = TypeVar("Settings")
-
-ADAPTER = "adapter"
-"""The folder of the adapter inside the folder of the trained model."""
-
-_NO_SET = "which has no evaluation set: maxatk eval measures held-out problems"
-# Settings with one value in a recipe, and why.
-_ALONE = {
-    "eval_strategy": ("no", _NO_SET),
-    "eval_on_start": (False, _NO_SET),
-    "reward_weights": (None, "whose `reward` has the weights of its parts"),
-}
-
-# What other trainers call fields of TRL, too far from these for a search by letters.
-_OTHER_NAMES = {
-    "lr": "learning_rate",
-    "batch_size": "per_device_train_batch_size",
-    "epochs": "num_train_epochs",
-    "steps": "max_steps",
-    "n": "num_generations",
-    "rollout_n": "num_generations",
-    "group_size": "num_generations",
-    "max_tokens": "max_completion_length",
-    "kl_coef": "beta",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainRecipe:
-    """What `maxatk train` needs: the keys of its recipe.
-
-    `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
-    `out` the folder of the trained model, `reward` what `maxatk.rewards.read_spec` takes, `trainer`
-    fields of `MaxAtKConfig`, `peft` those of peft's LoraConfig (None trains the whole model).
-    `environment` is "programs", `file.py:Name`, or a mapping of such a `name` and its arguments;
-    `tools` are functions, `file.py:function`, that the model may call.
-    """
-
-    model: str
-    problems: str
-    out: str
-    reward: Any = "continuous"
-    verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
-    trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
-    peft: dict[str, Any] | None = None
-    prompt: PromptSettings = dataclasses.field(default_factory=PromptSettings)
-    environment: Any = None
-    tools: list[str] = dataclasses.field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        read_spec(self.reward)
-        read_environment(self.environment)
-        read_tools(self.tools)
-
-
-def train_recipe(settings: Mapping[str, Any], *, where: str = "recipe") -> TrainRecipe:
-    """Return the recipe that a mapping holds; raises as `maxatk.settings.from_mapping`.
-
-    Of a field of the trainer that stands outside of `trainer` the refusal says where it belongs.
-    """
-    of_recipe = {field.name for field in dataclasses.fields(TrainRecipe)}
-    of_trainer = {field.name for field in dataclasses.fields(MaxAtKConfig)}
-    for name in settings:
-        field = _OTHER_NAMES.get(name, name)
-        if name not in of_recipe and field in of_trainer:
-            raise InvalidValueError(
-                f"{where}: unknown key {name!r}; did you mean `{field}` of the section `trainer`?"
-            )
-    return from_mapping(TrainRecipe, settings, where=where)
 
 
 def train(
@@ -200,63 +115,6 @@ def load_functions(recipe: TrainRecipe, config: MaxAtKConfig, *, verifier: Verif
     return Functions(rewards, environment, load_tools(recipe.tools))
 
 
-def out_folder(recipe: Any, command: str) -> OutFolder:
-    """Return the folder of the model that a recipe trains, as what `maxatk COMMAND` writes."""
-    return OutFolder(
-        Path(recipe.out), command, (folders.TRAIN_RECORD,), reads={"model": recipe.model}
-    )
-
-
-def alone_in(folder: OutFolder) -> AbstractContextManager[None]:
-    """Hold a folder for this process; of several that train together the first one holds it."""
-    return folder.alone() if is_first_process() else contextlib.nullcontext()
-
-
-def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
-    """Train into the folder `out`, on from its last checkpoint; write model and record there."""
-    trainer.remove_callback(PrinterCallback)
-    started = time.monotonic()
-    main = trainer.is_world_process_zero()
-    record = {
-        "recipe": masked(dataclasses.asdict(recipe)),
-        "weights": fingerprint(recipe.model),
-        "environment": environment(),
-        **about,
-    }
-    if main:
-        folders.write_json(out / folders.TRAIN_RECORD, record)
-    checkpoint = folders.last_checkpoint(out)
-    trainer.train(resume_from_checkpoint=checkpoint)
-    trainer.save_model(str(out if recipe.peft is None else out / ADAPTER))
-    if recipe.peft is not None and main:
-        from peft import AutoPeftModelForCausalLM
-
-        # Loaded once more, on the CPU: no shards of the run, and no accelerator.
-        dtype = trainer.model.get_base_model().dtype
-        model = AutoPeftModelForCausalLM.from_pretrained(out / ADAPTER, dtype=dtype)
-        model.merge_and_unload().save_pretrained(out)
-        trainer.processing_class.save_pretrained(out)
-    if isinstance(trainer, MaxAtKTrainer):
-        trainer.create_model_card(model_name=out.name)
-        record["seconds"] = round(time.monotonic() - started, 3)  # a distillation has sampled too
-    history = trainer.state.log_history
-    if checkpoint is not None:  # both are then of the steps since that checkpoint alone
-        record["resumed_from"] = Path(checkpoint).name
-        history = [row for row in history if "train_loss" not in row]
-    record["log_history"] = [folders.writable(row) for row in history]
-    if main:
-        folders.write_json(out / folders.TRAIN_RECORD, record)
-
-
-def lora_config(settings: Mapping[str, Any] | None) -> Any:
-    """Return the LoraConfig of a recipe's `peft`, if any; raise InvalidValueError as peft does."""
-    if settings is None:
-        return None
-    with needing("peft: adapters need the package peft: pip install 'maxatk[peft]'"):
-        from peft import LoraConfig
-    return _of_library(LoraConfig, {"task_type": "CAUSAL_LM", **settings}, where="peft")
-
-
 def to_dataset(
     problems: list[Problem], *, chat: bool, prompt: PromptSettings | None = None
 ) -> Dataset:
@@ -272,90 +130,3 @@ def to_dataset(
         raise DataError(
             f"meta: a field must have one type in all problems, to be a column: {error}"
         ) from error
-
-
-def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
-    """Return the trainer's settings; raise InvalidValueError for one that is not allowed."""
-    run_settings: dict[str, Any] = {"output_dir": recipe.out}
-    environment = read_environment(recipe.environment)
-    if environment is not None and "max_tool_calling_iterations" not in recipe.trainer:
-        run_settings["max_tool_calling_iterations"] = environment.most_answers
-    if recipe.prompt.template_arguments:
-        if "chat_template_kwargs" in recipe.trainer:
-            raise InvalidValueError(
-                "trainer.chat_template_kwargs: is prompt.template_arguments; leave it out"
-            )
-        run_settings["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
-    return trainer_settings(MaxAtKConfig, recipe.trainer, run_settings)
-
-
-def trainer_settings(
-    kind: type[Settings], of_recipe: Mapping[str, Any], of_run: Mapping[str, Any]
-) -> Settings:
-    """Return settings of TRL; raise InvalidValueError for what the run sets or is not allowed."""
-    for name, (only, why) in _ALONE.items():
-        value = of_recipe.get(name, only)
-        require(value == only, f"trainer.{name}", f"{only!r} in a recipe, {why}", value)
-    # The run has a progress of its own, which a bar of TRL's would run through.
-    settings = merged(of_recipe, {**of_run, "disable_tqdm": True}, where="trainer")
-    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for name in of_recipe:
-        field = _OTHER_NAMES.get(name)
-        if name not in fields and field in fields:
-            raise InvalidValueError(f"trainer: unknown key {name!r}; did you mean {field!r}?")
-    return _of_library(kind, settings, where="trainer")
-
-
-def merged(
-    of_recipe: Mapping[str, Any], of_run: Mapping[str, Any], *, where: str
-) -> dict[str, Any]:
-    """Return settings with those of the run itself; raise InvalidValueError for one of these."""
-    for name in of_run:
-        if name in of_recipe:
-            raise InvalidValueError(f"{where}.{name}: is set by the run itself; leave it out")
-    return {**of_recipe, **of_run}
-
-
-def _of_library(kind: type[Settings], settings: Mapping[str, Any], *, where: str) -> Settings:
-    """Return settings of a library's class, with its errors about values as ours."""
-    try:
-        return from_mapping(kind, settings, where=where)
-    except MaxAtKError:
-        raise
-    except (TypeError, ValueError) as error:  # about a value that only the library knows
-        raise InvalidValueError(f"{where}: {error}") from error
-
-
-def finished(out: Path, recipe: Any) -> bool:
-    """Say whether a recipe's training has ended; raise InvalidValueError for that of another."""
-    if not (out / folders.TRAIN_RECORD).is_file():
-        return False
-    record = folders.read_training(out)
-    has_ended = "log_history" in record  # which is written when the training ends
-    if not has_ended and folders.last_checkpoint(out) is None:
-        return False  # nothing of that training was kept, so that any other may take its place
-    before = record.get("recipe", {})
-    weights = fingerprint(recipe.model)
-    if weights is not None and weights == record.get("weights"):
-        before = {**before, "model": recipe.model}  # whatever the folder was called
-    now = dataclasses.asdict(recipe)
-    longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
-    extended = {**before, "trainer": {**(before.get("trainer") or {}), **longer}}
-    folders.refuse_other_settings(out, extended, now)
-    if longer and folders.last_checkpoint(out) is None:
-        raise InvalidValueError(
-            f"{out}: holds no checkpoint from which its training could be extended; trainer."
-            "save_strategy and save_steps say when one is kept"
-        )
-    return has_ended and not longer
-
-
-def _longer(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the lengths of a training that are larger now than they were."""
-    longer = {}
-    for name in ("max_steps", "num_train_epochs"):
-        old = before.get(name)
-        new = now.get(name)
-        if is_number(old) and is_number(new) and 0 < old < new:
-            longer[name] = new
-    return longer

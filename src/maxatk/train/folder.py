@@ -1,0 +1,108 @@
+"""The folder of a trained model, of `train` and `distill`: held, continued or found finished."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from transformers import PrinterCallback
+
+from maxatk import folders
+from maxatk.check import is_number
+from maxatk.environment import environment, is_first_process
+from maxatk.errors import InvalidValueError
+from maxatk.models import fingerprint
+from maxatk.settings import masked
+from maxatk.train.trainer import MaxAtKTrainer
+from maxatk.writing import OutFolder
+
+ADAPTER = "adapter"
+"""The folder of the adapter inside the folder of the trained model."""
+
+
+def out_folder(recipe: Any, command: str) -> OutFolder:
+    """Return the folder of the model that a recipe trains, as what `maxatk COMMAND` writes."""
+    return OutFolder(
+        Path(recipe.out), command, (folders.TRAIN_RECORD,), reads={"model": recipe.model}
+    )
+
+
+def alone_in(folder: OutFolder) -> AbstractContextManager[None]:
+    """Hold a folder for this process; of several that train together the first one holds it."""
+    return folder.alone() if is_first_process() else contextlib.nullcontext()
+
+
+def finished(out: Path, recipe: Any) -> bool:
+    """Say whether a recipe's training has ended; raise InvalidValueError for that of another."""
+    if not (out / folders.TRAIN_RECORD).is_file():
+        return False
+    record = folders.read_training(out)
+    has_ended = "log_history" in record  # which is written when the training ends
+    if not has_ended and folders.last_checkpoint(out) is None:
+        return False  # nothing of that training was kept, so that any other may take its place
+    before = record.get("recipe", {})
+    weights = fingerprint(recipe.model)
+    if weights is not None and weights == record.get("weights"):
+        before = {**before, "model": recipe.model}  # whatever the folder was called
+    now = dataclasses.asdict(recipe)
+    longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
+    extended = {**before, "trainer": {**(before.get("trainer") or {}), **longer}}
+    folders.refuse_other_settings(out, extended, now)
+    if longer and folders.last_checkpoint(out) is None:
+        raise InvalidValueError(
+            f"{out}: holds no checkpoint from which its training could be extended; trainer."
+            "save_strategy and save_steps say when one is kept"
+        )
+    return has_ended and not longer
+
+
+def _longer(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lengths of a training that are larger now than they were."""
+    longer = {}
+    for name in ("max_steps", "num_train_epochs"):
+        old = before.get(name)
+        new = now.get(name)
+        if is_number(old) and is_number(new) and 0 < old < new:
+            longer[name] = new
+    return longer
+
+
+def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
+    """Train into the folder `out`, on from its last checkpoint; write model and record there."""
+    trainer.remove_callback(PrinterCallback)
+    started = time.monotonic()
+    main = trainer.is_world_process_zero()
+    record = {
+        "recipe": masked(dataclasses.asdict(recipe)),
+        "weights": fingerprint(recipe.model),
+        "environment": environment(),
+        **about,
+    }
+    if main:
+        folders.write_json(out / folders.TRAIN_RECORD, record)
+    checkpoint = folders.last_checkpoint(out)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model(str(out if recipe.peft is None else out / ADAPTER))
+    if recipe.peft is not None and main:
+        from peft import AutoPeftModelForCausalLM
+
+        # Loaded once more, on the CPU: no shards of the run, and no accelerator.
+        dtype = trainer.model.get_base_model().dtype
+        model = AutoPeftModelForCausalLM.from_pretrained(out / ADAPTER, dtype=dtype)
+        model.merge_and_unload().save_pretrained(out)
+        trainer.processing_class.save_pretrained(out)
+    if isinstance(trainer, MaxAtKTrainer):
+        trainer.create_model_card(model_name=out.name)
+        record["seconds"] = round(time.monotonic() - started, 3)  # a distillation has sampled too
+    history = trainer.state.log_history
+    if checkpoint is not None:  # both are then of the steps since that checkpoint alone
+        record["resumed_from"] = Path(checkpoint).name
+        history = [row for row in history if "train_loss" not in row]
+    record["log_history"] = [folders.writable(row) for row in history]
+    if main:
+        folders.write_json(out / folders.TRAIN_RECORD, record)
