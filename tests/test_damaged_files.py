@@ -17,8 +17,9 @@ from maxatk.errors import MaxAtKError
 from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
+from maxatk.studies.check import refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import places, planned, refusal_of, trainings_of
+from maxatk.studies.schedule import places, planned
 from maxatk.training.group_log import GROUPS
 from sampling.servers import serving
 

@@ -14,8 +14,9 @@ from maxatk.problems import read_sets
 from maxatk.records import Problem, TestCase
 from maxatk.sampling import SamplingSettings
 from maxatk.settings import from_mapping, read_recipe
+from maxatk.studies.check import refusal_of, trainings_of
 from maxatk.studies.recipe import StudyRecipe, load_study
-from maxatk.studies.schedule import places, refusal_of, trainings_of
+from maxatk.studies.schedule import places
 from oracles import PAPER
 from tiny import save_tiny_model
 

@@ -10,15 +10,9 @@ import yaml
 
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError, MissingFileError, StageError
+from maxatk.studies.check import check_study, refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import (
-    check_study,
-    places,
-    planned,
-    refusal_of,
-    trainings_of,
-    write_recipes,
-)
+from maxatk.studies.schedule import places, planned, write_recipes
 from studies.conftest import RECIPE
 from tiny import save_tiny_model
 

@@ -13,8 +13,9 @@ from maxatk.cli.study import carry_out
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import load_results
 from maxatk.settings import packaged_recipes
+from maxatk.studies.check import check_study
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import check_study, places
+from maxatk.studies.schedule import places
 from maxatk.studies.stages import default_jobs
 
 _MOST_JOBS = 3  # each stage takes half a GiB

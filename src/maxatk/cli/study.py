@@ -15,17 +15,11 @@ from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, facts_text, say_aside
 from maxatk.cli.progress import progress_of
 from maxatk.errors import printable
+from maxatk.studies.check import check_study
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
-from maxatk.studies.schedule import (
-    Place,
-    check_study,
-    out_folders,
-    places,
-    planned,
-    write_recipes,
-)
+from maxatk.studies.schedule import Place, out_folders, places, planned, write_recipes
 from maxatk.studies.stages import default_jobs, finished_seconds, run_stages
 
 

@@ -1,31 +1,25 @@
-"""From the recipe of a study to its stages; what one would refuse is refused before any starts."""
+"""From the recipe of a study to its models and the stages that make and evaluate them."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from maxatk.errors import InvalidValueError, MaxAtKError, StageError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import file_digest
 from maxatk.mini import MiniSettings
-from maxatk.models import fingerprint, refuse_missing_model
-from maxatk.problems import BENCHMARKS, load_problems
+from maxatk.models import fingerprint
 from maxatk.report.comparison import BASE
-from maxatk.settings import from_mapping
 from maxatk.studies.recipe import TRAININGS, WORK, StudyRecipe, Variant
-from maxatk.studies.stages import Stage, end_with_parent
+from maxatk.studies.stages import Stage
 from maxatk.writing import OutFolder, write_text
 
 COMMANDS = {  # the command of every stage of a chain, in their order
@@ -38,7 +32,6 @@ _EVALUATIONS = ("eval", "choose")  # which need the training, and not each other
 _OF_WORK = ("recipes", "stages", "logs")  # folders in that of the stages
 _TRAIN_FILE = "train.jsonl"  # of the built-in model
 _TEST_FILE = "test.jsonl"
-_MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,35 +228,16 @@ def _digest(settings: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
-    """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails."""
-    for folder in out_folders(study):
-        folder.check()
-    if study.model is not None:
-        for model in set(_outside_models(study).values()):
-            refuse_missing_model(model)
-        recipes = [recipe for place in everywhere for recipe in place.recipes.values()]
-        for problems in {recipe["problems"] for recipe in recipes}:
-            if problems not in BENCHMARKS:
-                load_problems(problems, limit=1)
-    question = trainings_of(study, everywhere)
-    if not question["recipes"]:
-        return
-    refusal = _ask(question)
-    if refusal is not None:
-        raise InvalidValueError(refusal)
-
-
 def out_folders(study: StudyRecipe) -> list[OutFolder]:
     """Return the folders that a study writes: that of its results, and that of its stages."""
-    reads = _outside_models(study)
+    reads = outside_models(study)
     return [
         OutFolder(Path(study.out), "study", (RESULTS, WORK), reads=reads),
         OutFolder(study.work_folder, "study", _OF_WORK, reads=reads),
     ]
 
 
-def _outside_models(study: StudyRecipe) -> dict[str, str]:
+def outside_models(study: StudyRecipe) -> dict[str, str]:
     """Return the models from which the seeds start, by what they are called in an error."""
     if study.model is None:
         return {}
@@ -271,86 +245,3 @@ def _outside_models(study: StudyRecipe) -> dict[str, str]:
     if len(set(by_seed.values())) == 1:
         return {"model": by_seed[study.seeds[0]]}
     return {f"the model of seed {seed}": model for seed, model in by_seed.items()}
-
-
-def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
-    """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
-    recipes = []
-    checked = set()  # checkpoints share their training
-    for place in everywhere:
-        for command in TRAININGS:
-            stage = place.chain.get(command)
-            if place.seed == study.seeds[0] and stage is not None and stage not in checked:
-                checked.add(stage)
-                recipes.append((place.variant.name, command, place.recipes[stage]))
-    return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
-
-
-def refusal_of(question: Mapping[str, Any]) -> str | None:
-    """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
-    for name, command, recipe in question["recipes"]:
-        try:
-            _check_training(command, recipe, question["problems"])
-        except MaxAtKError as error:
-            return f"{name}: {error}"
-        except ModuleNotFoundError as error:
-            return f"training needs {error.name!r}: pip install 'maxatk[train]'"
-    return None
-
-
-def _check_training(command: str, recipe: Mapping[str, Any], problems: int | None) -> None:
-    from maxatk.train import DistillRecipe, check_settings
-    from maxatk.train.distill import config_of
-    from maxatk.train.preview import plan
-    from maxatk.train.recipe import lora_config, train_recipe
-
-    if command == "distill":
-        config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))
-        return
-    chosen = train_recipe(recipe, where="train")
-    config = check_settings(chosen)
-    lora_config(chosen.peft)
-    problems = problems or _count(chosen.problems)
-    if problems is not None or config.max_steps > 0:
-        plan(config, problems=problems)
-
-
-@functools.cache
-def _count(problems: str) -> int | None:
-    return None if problems in BENCHMARKS else len(load_problems(problems))
-
-
-def _ask(question: Mapping[str, Any]) -> str | None:
-    """Return what `refusal_of` says in a process that does not outlive this one, nor fill it."""
-    with (
-        contextlib.suppress(BrokenPipeError),
-        subprocess.Popen(
-            [sys.executable, "-m", "maxatk.studies.schedule"],
-            stdin=subprocess.PIPE,  # open to the end: its closing tells the child we are gone
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        ) as process,
-    ):
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # what it printed says why it died
-            process.stdin.write(json.dumps(question) + "\n")
-            process.stdin.flush()
-        printed = process.stdout.read()
-        process.kill()
-    # Libraries print what they like before the answer, and behind it.
-    start = printed.rfind('{"refusal": ')
-    if start < 0:
-        raise StageError("the check of the trainings failed:\n" + printed[-_MOST_SHOWN:])
-    answer, _ = json.JSONDecoder().raw_decode(printed[start:])
-    refusal: str | None = answer["refusal"]
-    return refusal
-
-
-if __name__ == "__main__":
-    question = json.loads(sys.stdin.readline())
-    end_with_parent()
-    print(json.dumps({"refusal": refusal_of(question)}))  # noqa: T201

@@ -1,0 +1,124 @@
+"""What the stages of a study would refuse, before any of them starts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import InvalidValueError, MaxAtKError, StageError
+from maxatk.models import refuse_missing_model
+from maxatk.problems import BENCHMARKS, load_problems
+from maxatk.settings import from_mapping
+from maxatk.studies.recipe import TRAININGS, StudyRecipe
+from maxatk.studies.schedule import Place, out_folders, outside_models
+from maxatk.studies.stages import end_with_parent
+
+_MOST_SHOWN = 2000  # characters of what a process printed that failed
+
+
+def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
+    """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails."""
+    for folder in out_folders(study):
+        folder.check()
+    if study.model is not None:
+        for model in set(outside_models(study).values()):
+            refuse_missing_model(model)
+        recipes = [recipe for place in everywhere for recipe in place.recipes.values()]
+        for problems in {recipe["problems"] for recipe in recipes}:
+            if problems not in BENCHMARKS:
+                load_problems(problems, limit=1)
+    question = trainings_of(study, everywhere)
+    if not question["recipes"]:
+        return
+    refusal = _ask(question)
+    if refusal is not None:
+        raise InvalidValueError(refusal)
+
+
+def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
+    """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
+    recipes = []
+    checked = set()  # checkpoints share their training
+    for place in everywhere:
+        for command in TRAININGS:
+            stage = place.chain.get(command)
+            if place.seed == study.seeds[0] and stage is not None and stage not in checked:
+                checked.add(stage)
+                recipes.append((place.variant.name, command, place.recipes[stage]))
+    return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
+
+
+def refusal_of(question: Mapping[str, Any]) -> str | None:
+    """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
+    for name, command, recipe in question["recipes"]:
+        try:
+            _check_training(command, recipe, question["problems"])
+        except MaxAtKError as error:
+            return f"{name}: {error}"
+        except ModuleNotFoundError as error:
+            return f"training needs {error.name!r}: pip install 'maxatk[train]'"
+    return None
+
+
+def _check_training(command: str, recipe: Mapping[str, Any], problems: int | None) -> None:
+    from maxatk.train import DistillRecipe, check_settings
+    from maxatk.train.distill import config_of
+    from maxatk.train.preview import plan
+    from maxatk.train.recipe import lora_config, train_recipe
+
+    if command == "distill":
+        config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))
+        return
+    chosen = train_recipe(recipe, where="train")
+    config = check_settings(chosen)
+    lora_config(chosen.peft)
+    problems = problems or _count(chosen.problems)
+    if problems is not None or config.max_steps > 0:
+        plan(config, problems=problems)
+
+
+@functools.cache
+def _count(problems: str) -> int | None:
+    return None if problems in BENCHMARKS else len(load_problems(problems))
+
+
+def _ask(question: Mapping[str, Any]) -> str | None:
+    """Return what `refusal_of` says in a process that does not outlive this one, nor fill it."""
+    with (
+        contextlib.suppress(BrokenPipeError),
+        subprocess.Popen(
+            [sys.executable, "-m", "maxatk.studies.check"],
+            stdin=subprocess.PIPE,  # open to the end: its closing tells the child we are gone
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # what it printed says why it died
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+        printed = process.stdout.read()
+        process.kill()
+    # Libraries print what they like before the answer, and behind it.
+    start = printed.rfind('{"refusal": ')
+    if start < 0:
+        raise StageError("the check of the trainings failed:\n" + printed[-_MOST_SHOWN:])
+    answer, _ = json.JSONDecoder().raw_decode(printed[start:])
+    refusal: str | None = answer["refusal"]
+    return refusal
+
+
+if __name__ == "__main__":
+    question = json.loads(sys.stdin.readline())
+    end_with_parent()
+    print(json.dumps({"refusal": refusal_of(question)}))  # noqa: T201
