@@ -44,7 +44,7 @@ def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, cap
     assert (shown["completions per rollout batch"], shown["group size"]) == ("8", "4")
     assert (shown["steps per rollout batch"], shown["optimizer steps"]) == ("3", "108")
     assert (shown["rollout batches"], shown["completions"]) == ("36", "288")
-    assert shown["whole groups"] == "yes"
+    assert shown["extra pass for ratios"] == "no"
     assert int(shown["longest prompt (tokens)"]) > 0
     assert shown["num iterations"] == "3"
     assert "adam beta1" not in shown  # was not given
@@ -174,7 +174,8 @@ def test_counts_are_those_of_a_real_run(make_trainer, settings):
     assert len(trainer.generations) == counts["rollout_batches"]
     drawn = sum(len(rows["advantages"]) for _, rows, _ in trainer.generations)
     assert drawn == counts["completions"]
-    assert trainer._rollout.whole == counts["whole_groups"]
+    assert trainer._rollout.whole == trainer.args.ratios_in_loss
+    assert not (trainer._rollout.whole and counts["extra_pass_for_ratios"])
 
 
 def test_what_the_number_of_problems_decides(tmp_path):

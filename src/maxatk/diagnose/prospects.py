@@ -149,9 +149,9 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
     enough = [option for option in options if option[0] >= _ENOUGH_SIGNAL]
     share, n, k = enough[0] if enough else max(options, key=lambda option: option[0])
     if k < min(best_of, n // 2):
-        limit = "what keeps half of the signal of k = 1"
+        limit = "the largest that keeps half of the signal of k = 1"
     else:
-        limit = "N" if k == best_of else "half a group"
+        limit = "as many as the answers in use" if k == best_of else "half a group"
     if k == 1 and n // 2 < 2 <= best_of:
         method = "grpo"
         evidence = f"groups of {n} are too small for k = 2, which needs n = 4 or more"
@@ -160,9 +160,12 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
         evidence = "for one answer GRPO gained most in the study"
     else:
         method = "bon_loo1"
-        evidence = f"for the best of {best_of} bon_loo1 lost least in the study"
+        evidence = (
+            "in the study bon_loo1 kept the best of many where steps were large, and with the "
+            "smallest rate that learns GRPO was level with it"
+        )
     reason = (
-        f"with n = {n} and k = {k}, {limit}, {share:.0%} of the groups have a signal; {evidence}"
+        f"with n = {n} and k = {k} ({limit}) {share:.0%} of the groups have a signal; {evidence}"
     )
     # A larger step moves every method the same way, so that one rate compares steps, not methods.
     reason += "; compare methods only at the best of two or three learning rates of each"

@@ -153,11 +153,23 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         return bool(self.fsdp or self.deepspeed or launched)
 
     @property
-    def whole_groups(self) -> bool:
+    def ratios_in_loss(self) -> bool:
         """Return whether ratios come from the loss's own pass, on micro-batches of whole groups."""
-        fits = self.per_device_train_batch_size % self.num_generations == 0
+        return self._needs_new_ratios and self._holds_whole_groups
+
+    @property
+    def extra_pass_for_ratios(self) -> bool:
+        """Return whether a forward pass before each reuse of a rollout batch finds the ratios."""
+        return self._needs_new_ratios and not self._holds_whole_groups
+
+    @property
+    def _needs_new_ratios(self) -> bool:
         reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps
-        return bool(self.objective.needs_ratios and fits and reused)
+        return bool(self.objective.needs_ratios and reused)
+
+    @property
+    def _holds_whole_groups(self) -> bool:
+        return bool(self.per_device_train_batch_size % self.num_generations == 0)
 
 
 def _check_values(config: MaxAtKConfig) -> None:

@@ -74,7 +74,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
         "rollout_batches": batches,
         "optimizer_steps": updates,
         "completions": batches * batch,
-        "whole_groups": config.whole_groups,
+        "extra_pass_for_ratios": config.extra_pass_for_ratios,
     }
 
 

@@ -204,7 +204,7 @@ class MaxAtKTrainer(ResumingTrainer):
         if not (self.model.training and self._learner.objective.needs_ratios):
             return inputs
         is_fresh = self._buffered_inputs is not before
-        if is_fresh and self.args.whole_groups:
+        if is_fresh and self.args.ratios_in_loss:
             rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
             arranged = batches.in_whole_groups(self._buffered_inputs, rows, self.num_generations)
             if arranged is not None:
