@@ -44,7 +44,7 @@ def test_the_tables_of_an_evaluation_are_printed_in_every_format(folder, capsys)
         shown = printed(capsys, *flags, "--format", form).replace("\\_", "_")
         assert "bon_loo1" in shown
         assert "0.233" in shown
-    assert "for the best of 4" in printed(capsys, *flags)
+    assert "k = 4 (as many as the answers in use)" in printed(capsys, *flags)
 
 
 def test_a_folder_that_is_no_run_and_numbers_that_are_not_allowed_are_refused(
