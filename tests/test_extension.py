@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md promises: a method is a row, a benchmark a module; done in a copy."""
+"""What CONTRIBUTING.md promises: a method is a row, a benchmark or a language a file; in a copy."""
 
 import json
 import os
@@ -61,6 +61,42 @@ BENCHMARK_ROW = {
     "text": "Add two numbers.",
     "cases": [["1 2\\n", "3\\n"]],
     "solution": "print(sum(map(int, input().split())))",
+}
+
+LANGUAGE = '''"""C of 1999, by gcc or clang."""
+
+from maxatk.verifier.languages.compiled import SHARED_OBJECT, compiled_language
+from maxatk.verifier.languages.language import Compiler
+
+C_OF_1999 = compiled_language(
+    "c99",
+    title="C99",
+    marks="c99",
+    seven='#include <stdio.h>\\nint main() { printf("7"); }\\n',
+    compiler=Compiler(
+        commands=("gcc", "clang"),
+        source_name="program.c",
+        flags=("-O2", "-std=c99"),
+        fixed=SHARED_OBJECT,
+        libraries=("-lm",),
+    ),
+)
+'''
+CONTEST_ROW = {
+    "name": "twice",
+    "description": "Double the number.",
+    "public_tests": {"input": ["2\n"], "output": ["4\n"]},
+    "private_tests": {"input": [], "output": []},
+    "generated_tests": {"input": [], "output": []},
+    "solutions": {"language": [], "solution": []},
+    "time_limit": {"seconds": 1, "nanos": 0},
+    "memory_limit_bytes": 1 << 28,
+    "difficulty": 1,
+    "cf_contest_id": 0,
+    "cf_index": "",
+    "source": 1,
+    "input_file": "",
+    "output_file": "",
 }
 
 
@@ -134,3 +170,33 @@ def test_a_benchmark_is_a_module_a_row_and_a_section(copied):
     )
     (counts,) = json.loads(checked.stdout)["checked"]
     assert (counts["passed"], counts["failed"]) == (1, 0), checked.stdout + checked.stderr
+
+
+@pytest.mark.long
+def test_a_language_is_a_file_and_its_place_among_the_languages(copied):
+    languages = "src/maxatk/verifier/languages"
+    (copied.root / languages / "c99.py").write_text(LANGUAGE)
+    table = f"{languages}/__init__.py"
+    copied.edit(
+        table,
+        "from maxatk.verifier.languages.c import C\n",
+        "from maxatk.verifier.languages.c99 import C_OF_1999\n",
+    )
+    text = (copied.root / table).read_text()
+    (copied.root / table).write_text(
+        text.replace("(PYTHON_3, CPP, C)", "(PYTHON_3, CPP, C, C_OF_1999)")
+    )
+    tried = copied.run("maxatk", "doctor", "--format", "json")
+    languages_here = {row["name"]: row for row in json.loads(tried.stdout)["languages"]}
+    assert languages_here["c99"]["holds"], tried.stdout
+    rows = copied.root / "rows.jsonl"
+    rows.write_text(json.dumps(CONTEST_ROW) + "\n")
+    out = copied.root / "twice.jsonl"
+    made = copied.run(
+        *("maxatk", "problems", "prepare", "code_contests", "--file", str(rows)),
+        *("--out", out, "options.language=c99"),
+    )
+    assert made.returncode == 0, made.stderr
+    problem = json.loads(out.read_text())
+    assert problem["language"] == "c99"
+    assert "C99" in problem["prompt"]

@@ -22,6 +22,7 @@ from maxatk.problems.benchmarks import BENCHMARKS, base
 from maxatk.problems.benchmarks.base import Converted, LeftOut, Row, SolvedProblem
 from maxatk.problems.files import data_files, read_rows
 from maxatk.settings import from_mapping
+from maxatk.verifier.languages import LANGUAGES
 
 BadRows: TypeAlias = Literal["stop", "leave_out"]
 """What becomes of a row without the schema."""
@@ -90,6 +91,8 @@ class Source:
         kind = BENCHMARKS[self.benchmark]
         where = f"options of {self.benchmark}"
         options = from_mapping(kind.options, self.options, where=where)
+        if options.language not in LANGUAGES:
+            raise unknown_name(f"{where}: language", options.language, LANGUAGES)
         if options.language not in kind.languages:
             raise InvalidValueError(
                 f"{where}: language: its tests call functions of Python, so that programs in "

@@ -12,11 +12,6 @@ from maxatk.verifier.toolchain import toolchain
 from maxatk.verifier.verifier import Verifier
 
 _SEVEN = TestCase(input="", output="7")
-_PROGRAMS = {
-    "python": "print(7)",
-    "cpp": "#include <iostream>\nint main() { std::cout << 7; }\n",
-    "c": '#include <stdio.h>\nint main() { printf("7"); }\n',
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +38,7 @@ def _tried(language: Language, verifier: Verifier) -> LanguageHere:
             by = f"{tools.path} ({tools.version})"
     except SandboxError as error:
         return LanguageHere(language.name, False, "", str(error))
-    job = Job(_PROGRAMS[language.name], (_SEVEN,), language=language.name)
+    job = Job(language.seven, (_SEVEN,), language=language.name)
     (verdict,) = verifier.verify_many([job])
     holds = verdict.reward == 1.0
     return LanguageHere(language.name, holds, by, "" if holds else verdict.tests[0].stderr)

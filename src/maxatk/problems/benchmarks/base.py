@@ -25,8 +25,8 @@ PROMPTS_VERSION = "1"
 
 Style: TypeAlias = Literal["chat", "plain"]
 Kind: TypeAlias = Literal["stdin", "function", "completion"]
-Programs: TypeAlias = Literal["python", "cpp", "c"]
-ANY_LANGUAGE: tuple[Programs, ...] = ("python", "cpp", "c")
+ANY_LANGUAGE = tuple(LANGUAGES)
+"""What a benchmark may ask for whose tests are inputs and outputs."""
 
 MOST_DIGITS = 50_000
 """Digits of an integer in a test: as many as a program in the sandbox may convert."""
@@ -101,7 +101,7 @@ class RowOptions:
     """
 
     prompt_style: Style = "chat"
-    language: Programs = "python"
+    language: str = "python"
 
     @property
     def asked_for(self) -> str | None:
@@ -132,7 +132,7 @@ class Benchmark:
     data_files: Callable[[str, Any], list[str]] | None = None
     unused: tuple[str, ...] = ()
     split_of: Callable[[Row], str] | None = None
-    languages: tuple[Programs, ...] = ("python",)
+    languages: tuple[str, ...] = ("python",)
 
 
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:

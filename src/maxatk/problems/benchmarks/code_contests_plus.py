@@ -10,7 +10,7 @@ import dataclasses
 from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
 
-# Names of languages in the submissions.
+# Names of languages in the submissions; of one without a row no solutions are kept.
 _NAMES = {"python": ("py3", "python3", "pypy3"), "cpp": ("cpp", "c++", "cxx"), "c": ("c",)}
 
 
@@ -55,7 +55,7 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     solutions = [
         submission["code"]
         for submission in row["correct_submissions"] or ()
-        if submission["language"].lower() in _NAMES[options.language]
+        if submission["language"].lower() in _NAMES.get(options.language, ())
     ]
     return base.solved(problem, solutions)
 

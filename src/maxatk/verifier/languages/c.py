@@ -9,6 +9,7 @@ C = compiled_language(
     "c",
     title="C",
     marks=r"c\d*",
+    seven='#include <stdio.h>\nint main() { printf("7"); }\n',
     compiler=Compiler(
         commands=("gcc", "clang"),
         source_name="program.c",

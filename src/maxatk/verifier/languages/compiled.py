@@ -29,7 +29,9 @@ SHARED_OBJECT = (
 )  # fmt: skip
 
 
-def compiled_language(name: str, *, title: str, marks: str, compiler: Compiler) -> Language:
+def compiled_language(
+    name: str, *, title: str, marks: str, seven: str, compiler: Compiler
+) -> Language:
     """Return a language whose programs are built; `marks` is the pattern of its fences."""
     pattern = re.compile(marks, re.IGNORECASE)
     return Language(
@@ -39,6 +41,7 @@ def compiled_language(name: str, *, title: str, marks: str, compiler: Compiler) 
         marks=pattern,
         program_in=functools.partial(_program_in, marks=pattern),
         normal_form=_normal_form,
+        seven=seven,
         compiler=compiler,
     )
 

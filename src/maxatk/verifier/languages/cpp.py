@@ -11,6 +11,7 @@ CPP = compiled_language(
     "cpp",
     title="C++",
     marks=r"(?:c\+\+|cpp|cxx|cc)[\d.]*",
+    seven="#include <iostream>\nint main() { std::cout << 7; }\n",
     compiler=Compiler(
         commands=("g++", "clang++"),
         source_name="program.cpp",

@@ -52,7 +52,8 @@ class Language:
     """A language that programs may be written in.
 
     `title` and `fence` are its names in prompts and on the block that they ask for, `marks` matches
-    all that a fence may say. `calls` says that tests may call functions of a program. Without a
+    all that a fence may say. `seven` is a program that prints 7, by which `maxatk doctor` tries the
+    language. `calls` says that tests may call functions of a program. Without a
     `compiler` the interpreter of the sandbox runs the source.
     """
 
@@ -62,6 +63,7 @@ class Language:
     marks: re.Pattern[str]
     program_in: ProgramIn
     normal_form: NormalForm
+    seven: str
     calls: bool = False
     compiler: Compiler | None = None
 

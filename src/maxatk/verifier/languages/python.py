@@ -231,5 +231,6 @@ PYTHON_3 = Language(
     marks=PYTHON,
     program_in=program_in,
     normal_form=normal_form,
+    seven="print(7)",
     calls=True,
 )
