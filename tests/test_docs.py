@@ -1,6 +1,7 @@
 """The documents say what is so: examples run, names exist, links lead somewhere."""
 
 import ast
+import dataclasses
 import importlib
 import re
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 from maxatk import METHODS, advantages, max_at_k, pass_at_k
 from maxatk.cli.main import COMMANDS
 from maxatk.problems import BENCHMARKS
+from maxatk.problems.load import read_problems
+from maxatk.records import Problem
+from maxatk.verifier import Verifier
+from maxatk.verifier.jobs import problem_job
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("", "docs", "docs/tutorials", "docs/reference", "docs/reference/api", "recipes")
@@ -128,3 +133,28 @@ def test_the_comparison_has_the_numbers_of_every_method_that_it_names():
         )
     assert f"| maxatk | `max_at_k(rewards, 2)` | {max_at_k(rewards, 2)[0]:.3f} |" in text
     assert f"| maxatk | `pass_at_k(4, 1, 2)` | {pass_at_k(4, 1, 2):.3f} |" in text
+
+
+RIGHT_PROGRAMS = {
+    "sum": "print(sum(map(int, input().split())))",
+    "double": "def double(x):\n    return 2 * x\n",
+    "order": "def order(a):\n    return sorted(a)\n",
+}
+
+
+def test_the_problem_file_of_the_manual_is_read_and_its_tests_pass(tmp_path):
+    [lines] = blocks("docs/problems.md", "json")
+    file = tmp_path / "problems.jsonl"
+    file.write_text(lines)
+    problems = read_problems(file)
+    assert list(problems) == ["sum", "double", "order", "apples"]
+    with Verifier(workers=1) as verifier:
+        jobs = [problem_job(text, problems[name]) for name, text in RIGHT_PROGRAMS.items()]
+        assert [verdict.reward for verdict in verifier.verify_many(jobs)] == [1.0, 1.0, 1.0]
+    assert problems["apples"].answer == "3"
+
+
+def test_the_manual_has_every_field_of_a_problem():
+    text = (ROOT / "docs" / "problems.md").read_text()
+    documented = re.findall(r"^\| `(\w+)` \| [a-z ]+ \| ", text, re.M)
+    assert sorted(documented) == sorted(field.name for field in dataclasses.fields(Problem))
