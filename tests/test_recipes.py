@@ -42,7 +42,6 @@ ON_POLICY = [
     for name in (
         "demo_seeds",
         "learning_rate",
-        "longer",
         "top_two",
         "distillation",
         "k_against_n",
