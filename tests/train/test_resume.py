@@ -1,5 +1,7 @@
 """A run that was stopped in the middle of a buffer goes on as if it had not been."""
 
+import functools
+import itertools
 import json
 import shutil
 import signal
@@ -12,6 +14,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from transformers import TrainerCallback
 from transformers import trainer as trainer_of_transformers
 
 from maxatk.cli.main import main
@@ -19,6 +22,8 @@ from maxatk.errors import InvalidValueError
 from maxatk.folders import last_checkpoint
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, train
+
+from .conftest import text_reward
 
 # A generation serves 4 steps, so that checkpoints 1, 2 and 3 lie inside of one.
 SETTINGS = {
@@ -155,3 +160,76 @@ def test_a_finished_training_is_extended_by_more_steps(tmp_path, toy_recipe):
         shutil.rmtree(checkpoint)
     with pytest.raises(InvalidValueError, match="no checkpoint from which its training could"):
         run("extended", max_steps=4)
+
+
+# Two micro-batches a step; checkpoints lie between rollout batches, and hold no buffer.
+INTERRUPTED = {"gradient_accumulation_steps": 2, "save_steps": 2}
+TRAININGS = {
+    "on-policy, own rollouts": {"method": "bon_loo1", "num_iterations": 1, "rollouts": "own"},
+    "off-policy, whole groups": {"method": "bon_off_policy_exact", "advantage_scale": "batch"},
+    "off-policy, split groups": SPLIT,
+    "on-policy, two iterations": {"method": "bon_loo1"},
+}
+
+
+def at_call(number):
+    """Return a function that is a Ctrl-C at its call of that number, and nothing at others."""
+    calls = itertools.count(1)
+
+    def call(*_):
+        if next(calls) == number:
+            signal.raise_signal(signal.SIGINT)
+
+    return call
+
+
+class BetweenMicroBatches(TrainerCallback):
+    def __init__(self, ctrl_c):
+        self.ctrl_c = ctrl_c
+
+    def on_substep_end(self, *_, **__):
+        self.ctrl_c()
+
+
+def within_loss(ctrl_c):
+    """Return a hook of a model's forward passes that calls `ctrl_c` in those with gradients."""
+    return lambda *_: ctrl_c() if torch.is_grad_enabled() else None
+
+
+def without_seconds(history):
+    """Return the rows of a log without what depends on the clock."""
+    clocks = ("seconds/", "step_time", "train_", "profiling/")
+    return [
+        {name: value for name, value in row.items() if not name.startswith(clocks)}
+        for row in history
+    ]
+
+
+@pytest.mark.parametrize("place", ["rollout", "between micro-batches", "forward pass of the loss"])
+@pytest.mark.parametrize("settings", TRAININGS.values(), ids=TRAININGS)
+def test_the_same_trainer_goes_on_after_ctrl_c(make_trainer, tmp_path, settings, place):
+    settings = {**SETTINGS, **INTERRUPTED, **settings}
+    whole = make_trainer(cls=MaxAtKTrainer, **settings, output_dir=str(tmp_path / "whole"))
+    whole.train()
+
+    ctrl_c_in_rewards = at_call(4 if settings["num_iterations"] == 1 else 2)
+
+    @functools.wraps(text_reward)
+    def reward(completions, **columns):
+        if place == "rollout":
+            ctrl_c_in_rewards()
+        return text_reward(completions, **columns)
+
+    out = str(tmp_path / "interrupted")
+    trainer = make_trainer(cls=MaxAtKTrainer, reward=reward, **settings, output_dir=out)
+    if place == "between micro-batches":
+        trainer.add_callback(BetweenMicroBatches(at_call(4)))
+    if place == "forward pass of the loss":
+        trainer.model.register_forward_pre_hook(within_loss(at_call(8)))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.train(resume_from_checkpoint=True)
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(trainer.model.state_dict()[name], weight, atol=0, rtol=0)
+    history = without_seconds(trainer.state.log_history)
+    assert history == without_seconds(whole.state.log_history)

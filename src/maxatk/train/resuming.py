@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from maxatk.train.rollout_batch import RolloutBatch
 from maxatk.train.rollout_trainer import RolloutTrainer
+from maxatk.training import Learner
 from maxatk.writing import atomic_write
 
 
@@ -20,7 +22,8 @@ class ResumingTrainer(RolloutTrainer):
     """A trainer whose checkpoints hold what is left of a rollout batch, and the running scale.
 
     TRL's have neither: a run that resumes would draw a new rollout batch, and go through the
-    prompts of a later epoch in the order of the first.
+    prompts of a later epoch in the order of the first. An interrupted trainer may be the one that
+    goes on.
     """
 
     _buffered_inputs: Any  # of TRL: the micro-batches of the rollout batch
@@ -29,6 +32,24 @@ class ResumingTrainer(RolloutTrainer):
     def __init__(self, *args: Any, **others: Any) -> None:
         super().__init__(*args, **others)
         self._sampler: Any = None  # of a training that has begun on a set with a length
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train as TRL does, from the checkpoint alone: nothing stays of an earlier training."""
+        self._forget_training()
+        return super().train(*args, **kwargs)
+
+    def _forget_training(self) -> None:
+        """Set what is kept between two micro-batches to what it is in a new trainer."""
+        self._step = 0
+        self._buffered_inputs = None
+        self._learner = Learner(self.args.objective)  # whose scale runs over the rollout batches
+        # What TRL sums up for the next row of the log.
+        self._current_train_step_time = 0.0
+        self._entropy_window_stats = None
+        self._metrics: Any = {"train": defaultdict(list), "eval": defaultdict(list)}
+        self._pending_extra_logs: Any = defaultdict(list)
+        self._pending_metrics: Any = defaultdict(list)
+        self._last_loaded_step = -1  # the step whose weights vLLM has: those may be others now
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         # Tied weights are stored under one of their names: the others are not lost.

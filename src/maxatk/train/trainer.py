@@ -94,6 +94,10 @@ class MaxAtKTrainer(ResumingTrainer):
             self._shared = SharedPasses(compared)
         self._batch_in_loss: MicroBatch | None = None  # until the loss's own pass over it
 
+    def _forget_training(self) -> None:
+        super()._forget_training()
+        self._batch_in_loss = None
+
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train as TRL does; refuse to end without a step, and warn without any signal."""
         result = super().train(*args, **kwargs)
