@@ -1,13 +1,23 @@
 """L-statistics by their textbook definitions, over all subsets."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import Method, OrderWeights, advantages, influence, method_of, order_at_k
+from maxatk.objectives import (
+    METHODS,
+    Method,
+    OrderWeights,
+    advantages,
+    influence,
+    method_of,
+    order_at_k,
+)
+from maxatk.objectives.setting import setting_of
 
 REWARDS = np.random.default_rng(2).normal(size=(2, 7)).round(1)
 
@@ -109,3 +119,43 @@ def test_pairs_of_k_and_share_are_checked():
     for k in (0, 1.5):
         with pytest.raises(InvalidValueError, match=f"k: must be an integer >= 1, got {k}"):
             OrderWeights(maxima=((k, 1.0),))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        *METHODS.values(),
+        Method(credit=OrderWeights.cvar(0.25, of=4), baseline="replace_one", source="me"),
+        Method(credit=OrderWeights.mixture({2: 0.5, 4: -0.5}), baseline="leave_one_out"),
+        Method(credit=OrderWeights.harmonic(), baseline="replace_one"),
+        Method(credit="entropic", baseline="remove_one", inverse_temperature=3.0),
+        Method(credit="max_at_k", correction="exact", baseline="leave_one_out", source="me"),
+    ],
+    ids=repr,
+)
+def test_the_setting_of_a_method_gives_the_method_after_json(row):
+    setting = setting_of(row)
+    assert method_of(json.loads(json.dumps(setting))) == row
+    assert setting_of(setting) == setting
+
+
+def test_a_method_of_the_table_is_its_name_and_weights_within_a_mapping_are_written_out():
+    assert [setting_of(row) for row in METHODS.values()] == list(METHODS)
+    assert setting_of(Method(credit="reward", baseline="mean")) == "dr_grpo"
+    of_objects = {"credit": OrderWeights.top(1, of=2), "baseline": "mean"}
+    assert setting_of(of_objects) == {"credit": {"weights": [0.0, 1.0]}, "baseline": "mean"}
+    of_arrays = {"credit": {"weights": np.array([0.0, 1.0])}, "baseline": "mean"}
+    assert setting_of(of_arrays) == setting_of(of_objects)
+
+
+def test_the_keys_of_a_mixture_may_be_those_of_json():
+    setting = {"credit": {"mixture": {2: 0.5, 4: 0.5}}, "baseline": "leave_one_out"}
+    assert method_of(json.loads(json.dumps(setting))) == method_of(setting)
+    for keys, message in (
+        ((2, "2"), "mixture: has k=2 twice"),
+        (("two",), "k: must be an integer >= 1, got 'two'"),
+        (("-2",), "k: must be an integer >= 1, got '-2'"),
+    ):
+        setting = {"credit": {"mixture": dict.fromkeys(keys, 0.5)}, "baseline": "leave_one_out"}
+        with pytest.raises(InvalidValueError, match=message):
+            method_of(setting)

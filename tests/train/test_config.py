@@ -1,13 +1,17 @@
 """Settings that are not allowed are refused before any work, with what is allowed."""
 
+import json
 import warnings
 
 import pytest
+from transformers import HfArgumentParser
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
-from maxatk.train import MaxAtKTrainer
+from maxatk.objectives import Method, OrderWeights, method_of
+from maxatk.train import MaxAtKConfig, MaxAtKTrainer
 from maxatk.train.config import check_trl
+from maxatk.training.group_log import GROUPS
 
 from .conftest import config
 
@@ -67,6 +71,33 @@ def test_everything_that_the_objective_does_not_allow_is_said_at_once(tmp_path):
         config(tmp_path, **changes)
     for name in ("k_final", "max_weight", "selection"):
         assert f"{name}: " in str(refused.value)
+
+
+OWN_METHODS = {
+    "Method": Method(credit="max_at_k", baseline="leave_one_out", source="me"),
+    "OrderWeights": {"credit": OrderWeights.cvar(0.5, of=2), "baseline": "replace_one"},
+    "mixture": {"credit": {"mixture": {1: 0.5, 2: 0.5}}, "baseline": "replace_one"},
+}
+
+
+@pytest.mark.parametrize("method", OWN_METHODS.values(), ids=OWN_METHODS)
+def test_trl_writes_and_reads_a_method_of_ones_own(tmp_path, make_trainer, method):
+    changes = {"max_steps": 1, "report_to": "tensorboard", "save_strategy": "steps"}
+    trainer = make_trainer(cls=MaxAtKTrainer, method=method, **changes)
+    trainer.train()
+    written = json.loads(trainer.args.to_json_string())
+    del written["generation_batch_size"]  # which TRL writes beside the one that it follows from
+    (read,) = HfArgumentParser(MaxAtKConfig).parse_dict(written, allow_extra_keys=True)
+    assert method_of(read.method) == method_of(method)
+    head = json.loads((tmp_path / GROUPS).read_text().splitlines()[0])
+    assert method_of(head["training"]["method"]) == method_of(method)
+
+
+def test_a_function_as_credit_is_refused_with_the_name_that_stands_for_it(tmp_path):
+    method = Method(credit=max, baseline="leave_one_out")
+    with pytest.raises(InvalidValueError, match=r"function 'max' .*allowed: \{\"statistic\": "):
+        config(tmp_path, method=method)
+    assert config(tmp_path, method={"statistic": "builtins:max"}).objective.needs_ratios is False
 
 
 def test_a_launcher_that_shards_the_weights_is_noticed(tmp_path, monkeypatch):

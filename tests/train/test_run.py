@@ -13,6 +13,7 @@ from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
 from maxatk.models import PromptSettings, load_tokenizer, prompt_difference, prompt_ids
+from maxatk.objectives import Method, OrderWeights, method_of
 from maxatk.records import TestCase
 from maxatk.settings import HIDDEN, from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, train
@@ -46,6 +47,20 @@ def test_a_recipe_gives_a_model_folder_with_its_record(recipe):
     assert not any(b"hf_abc" in content for content in written)
     assert record["isolation"]["seccomp"] is True
     assert "rewards/continuous/mean" in record["log_history"][0]
+
+
+def test_a_recipe_of_python_may_hold_a_method_which_its_record_has_as_a_mapping(toy_recipe):
+    weights = OrderWeights.cvar(0.5, of=2)
+    method = Method(credit=weights, baseline="replace_one", source="me")
+    recipe = toy_recipe(method=method, max_steps=1)
+    del recipe["verifier"]
+    out = train(TrainRecipe(**recipe))
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    assert method_of(record["recipe"]["trainer"]["method"]) == method
+    assert train(from_mapping(TrainRecipe, recipe, where="recipe")) == out
+    refused = toy_recipe(method=Method(credit=max, baseline="leave_one_out"))
+    with pytest.raises(InvalidValueError, match="method: the function 'max' is its credit"):
+        from_mapping(TrainRecipe, refused, where="recipe")
 
 
 def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):

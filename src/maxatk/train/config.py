@@ -19,6 +19,7 @@ from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_nam
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
 from maxatk.objectives.objective import Objective
+from maxatk.objectives.setting import setting_of
 from maxatk.train import own_rollouts
 from maxatk.train.option_conflicts import check_options
 from maxatk.train.shared_prompts import refuse_unshareable
@@ -58,6 +59,7 @@ class WithObjective:
     """Settings of TRL that have the names of an objective's fields, or leave them out."""
 
     num_generations: int
+    method: str | dict[str, Any]
 
     @property
     def objective(self) -> Objective:
@@ -68,10 +70,14 @@ class WithObjective:
         return Objective(**{name: getattr(self, name) for name in names if hasattr(self, name)})
 
     def check_objective(self) -> None:
-        """Refuse what the objective does not allow in groups of the training."""
+        """Refuse what the objective does not allow in groups of the training.
+
+        A method that JSON does not have becomes the setting of it: TRL and records write a config.
+        """
         wrong = self.objective.problems(self.num_generations, called="num_generations")
         if wrong:
             raise InvalidValueError("\n".join(wrong))
+        self.method = setting_of(self.method)
 
 
 @dataclasses.dataclass
@@ -79,7 +85,8 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
     """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and seventeen of its own.
 
     Args:
-        method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`.
+        method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`; a
+            `Method`, which becomes such a mapping, has no function as its credit.
         k: The k of max@k that is trained for; at most `num_generations`.
         selection: The reward function whose scores select a sample, and which is not rewarded.
         answers: "module:name" of a function from a completion's text to its answer, hashable.

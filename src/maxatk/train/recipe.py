@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.models import PromptSettings
+from maxatk.objectives import Method
+from maxatk.objectives.setting import setting_of
 from maxatk.rewards import read_spec
 from maxatk.settings import from_mapping
 from maxatk.train.config import MaxAtKConfig
@@ -65,6 +67,10 @@ class TrainRecipe:
         read_spec(self.reward)
         read_environment(self.environment)
         read_tools(self.tools)
+        method = self.trainer.get("method")
+        if isinstance(method, (Method, Mapping)):  # of which the record of the run holds JSON
+            settings = {**self.trainer, "method": setting_of(method)}
+            object.__setattr__(self, "trainer", settings)
 
 
 def train_recipe(settings: Mapping[str, Any], *, where: str = "recipe") -> TrainRecipe:

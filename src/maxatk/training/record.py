@@ -12,6 +12,7 @@ import numpy as np
 
 from maxatk.folders import writable
 from maxatk.objectives.objective import Objective
+from maxatk.objectives.setting import setting_of
 from maxatk.training.group_log import GROUPS, GroupLog, group_row, rounded, shortened
 from maxatk.training.groups import Groups
 from maxatk.training.trackers import send_groups
@@ -42,7 +43,7 @@ class TrainingRecord:
         batches: int = 1,
     ) -> None:
         about = {
-            "method": objective.method,
+            "method": setting_of(objective.method),
             "k": objective.k,
             "num_generations": group_size,
             "form": objective.form,
