@@ -13,7 +13,7 @@ from verl.workers.config import FSDPActorConfig, FSDPOptimizerConfig
 import maxatk
 from maxatk import METHODS
 from maxatk.objectives.objective import Objective
-from maxatk.verl.loss import FACTOR_KEY, K_KEY, SELECTION_KEY, group_loss, spread
+from maxatk.verl.loss import FACTOR_KEY, K_KEY, SELECTION_KEY, SESSION, group_loss, spread
 
 N, K = 4, 3
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
@@ -55,7 +55,7 @@ def rows(groups=3, *, empty=2, seed=0):
     return batch
 
 
-def loss_of(chosen, weights, method, *, scores=None, factor=1.0):
+def loss_of(chosen, weights, method, *, scores=None, factor=1.0, sessions=None):
     """The loss of a micro-batch under log-probabilities `weights` x those of the rows."""
     fields = ("prompts", "responses", "response_mask", "rm_scores", "old_log_probs")
     data = TensorDict({name: nested(r[name] for r in chosen) for name in fields}, [len(chosen)])
@@ -71,6 +71,8 @@ def loss_of(chosen, weights, method, *, scores=None, factor=1.0):
     if scores is not None:
         data[SELECTION_KEY] = spread(data, scores)
     tu.assign_non_tensor_stack(data, "uid", [row["uid"] for row in chosen])
+    if sessions is not None:
+        data[SESSION] = torch.tensor(sessions)
     output = {"log_probs": nested(weights * row["log_probs"] for row in chosen)}
     objective = Objective(method=method, k=K, selection=None if scores is None else "judge")
     return data, group_loss(actor_config(), objective, N, output, data)
@@ -162,3 +164,31 @@ def test_a_batch_that_says_no_k_keeps_its_advantages():
     output = {"log_probs": nested(row["log_probs"] for row in chosen)}
     group_loss(actor_config(), Objective(method=CORRECTED[0], k=K), N, output, data)
     assert (data["advantages"].values() == 1).all()
+
+
+@pytest.mark.parametrize("method", CORRECTED)
+def test_an_output_without_a_trained_token_is_no_part_of_its_session(method):
+    chosen = rows(groups=2, empty=0)[N:]
+    untrained = {**chosen[0], "response_mask": torch.zeros_like(chosen[0]["response_mask"])}
+    untrained["rm_scores"] = torch.zeros_like(chosen[0]["rm_scores"])
+    mine, theirs = torch.tensor(1.3, requires_grad=True), torch.tensor(1.3, requires_grad=True)
+    sessions = [0, 0, 1, 2, 3]
+    data, (loss, metrics) = loss_of([untrained, *chosen], mine, method, sessions=sessions)
+    without, (expected, metrics_without) = loss_of(chosen, theirs, method, sessions=sessions[1:])
+    first, *others = [float(row[0]) for row in data["advantages"].unbind()]
+    assert first == 0
+    assert others == [float(row[0]) for row in without["advantages"].unbind()]
+    assert max(map(abs, others)) > 0
+    torch.testing.assert_close(loss, expected)
+    key = "actor/maxatk/abs_log_ratio"
+    assert metrics[key] == metrics_without[key] > 0
+
+
+def test_a_micro_batch_without_a_trained_token_has_no_advantages_and_no_ratio():
+    masked = [
+        {**row, "response_mask": torch.zeros_like(row["response_mask"])} for row in rows(empty=0)
+    ]
+    data, (loss, metrics) = loss_of(masked, torch.tensor(1.3), CORRECTED[0])
+    assert (data["advantages"].values() == 0).all()
+    assert loss == 0
+    assert "actor/maxatk/abs_log_ratio" not in metrics

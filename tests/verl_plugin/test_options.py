@@ -16,7 +16,7 @@ from maxatk.verl.options import (
     needs_trainer,
     read_objective,
 )
-from maxatk.verl.rows import advantages_of_rows, selection_scores
+from maxatk.verl.rows import TrainedRows, advantages_of_rows, selection_scores
 
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
 
@@ -102,7 +102,7 @@ def test_a_mapping_is_the_method_that_it_stands_for():
     parts = {"credit": {"cvar": 0.25, "of": 8}, "baseline": "replace_one"}
     objective = check_config(config(algorithm__maxatk={"method": parts, "k": 4}))
     rewards = np.array([[0.0, 1.0, 0.5, 0.25, 1.0, 0.75, 0.0, 0.5]])
-    row_advantages = advantages_of_rows(objective, ["x"] * 8, rewards[0], k=4, group_size=8)
+    row_advantages = advantages_of_rows(objective, TrainedRows(["x"] * 8, 8), rewards[0], k=4)
     np.testing.assert_allclose(row_advantages, advantages(rewards, method_of(parts))[0])
     assert np.abs(row_advantages).max() > 0
 
@@ -128,9 +128,8 @@ def test_a_selection_orders_the_samples_and_is_not_rewarded():
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
     scores = np.array([3.0, 1.0, 2.0, 4.0, np.nan, 2.0])
     objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2, "selection": "judge"}})
-    selected = advantages_of_rows(
-        objective, list("xyxxyy"), rewards, k=2, group_size=3, selection=scores
-    )
+    rows = TrainedRows(list("xyxxyy"), 3)
+    selected = advantages_of_rows(objective, rows, rewards, k=2, selection=scores)
     expected = advantages(
         [[0.0, 0.5, 0.25], [1.0, np.nan, np.nan]],
         "bon_loo1",
@@ -138,7 +137,7 @@ def test_a_selection_orders_the_samples_and_is_not_rewarded():
         selection=[[3.0, 2.0, 4.0], [1.0, np.nan, 2.0]],
     )
     np.testing.assert_allclose(selected, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
-    unselected = advantages_of_rows(objective, list("xyxxyy"), rewards, k=2, group_size=3)
+    unselected = advantages_of_rows(objective, rows, rewards, k=2)
     assert np.abs(selected - unselected).max() > 0
 
 
@@ -289,7 +288,7 @@ def test_advantages_are_those_of_the_package():
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
     ids = ["x", "y", "x", "x", "y", "y"]
     objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2}})
-    row_advantages = advantages_of_rows(objective, ids, rewards, k=2, group_size=3)
+    row_advantages = advantages_of_rows(objective, TrainedRows(ids, 3), rewards, k=2)
     expected = advantages([[0.0, 0.5, 0.25], [1.0, 1.0, np.nan]], "bon_loo1", 2)
     np.testing.assert_allclose(row_advantages, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
     assert np.abs(row_advantages).max() > 0
@@ -303,5 +302,32 @@ def test_the_scale_is_a_factor(scale, factor):
 
 def test_a_group_that_lost_samples_below_k_has_no_signal():
     objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 3}})
-    row_advantages = advantages_of_rows(objective, ["x"] * 2, [0.0, 1.0], k=3, group_size=4)
+    row_advantages = advantages_of_rows(objective, TrainedRows(["x"] * 2, 4), [0.0, 1.0], k=3)
     np.testing.assert_array_equal(row_advantages, [0, 0])
+
+
+@pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
+def test_rows_without_a_trained_token_are_no_part_of_their_samples(method):
+    objective = read_objective({"maxatk": {"method": method, "k": 2, "selection": "judge"}})
+    ids, sessions, tokens = list("xxyxxy"), [0, 0, 0, 1, 2, 1], np.array([2, 0, 3, 1, 0, 2])
+    rewards = np.array([0.5, 0.0, 1.0, 1.0, 0.75, 0.25])  # of an empty row the reward is lost
+    log_ratios = np.array([0.1, 0.0, -0.2, 0.3, 0.0, 0.1])
+    scores = np.array([1.0, 0.0, 2.0, 3.0, 0.0, 1.0])
+    given = {"log_ratios": log_ratios} if objective.needs_ratios else {}
+    rows = TrainedRows(ids, 3, sessions, tokens)
+    values = advantages_of_rows(objective, rows, rewards, k=2, selection=scores, **given)
+    tables = {
+        name: [[column[0], column[3], np.nan], [column[2], column[5], np.nan]]
+        for name, column in {**given, "selection": scores}.items()
+    }
+    expected = advantages([[0.5, 1.0, np.nan], [1.0, 0.25, np.nan]], method, 2, **tables)
+    np.testing.assert_allclose(values[[0, 3, 2, 5]], expected[:, :2].ravel())
+    assert np.abs(values).max() > 0
+    assert (values[tokens == 0] == 0).all()
+    assert rows.members == [[[0], [3]], [[2], [5]]]
+
+
+def test_a_batch_without_a_trained_token_has_no_advantages():
+    objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2}})
+    rows = TrainedRows(["x"] * 3, 3, [0, 1, 2], np.zeros(3))
+    assert advantages_of_rows(objective, rows, [0.0, 1.0, 0.5], k=2).tolist() == [0, 0, 0]

@@ -15,7 +15,7 @@ import maxatk.verl.trainers
 from maxatk import METHODS
 from maxatk.objectives import method_of
 from maxatk.objectives.objective import Objective
-from maxatk.verl.rows import advantages_of_rows
+from maxatk.verl.rows import TrainedRows, advantages_of_rows
 from maxatk.view.advantages import advantages_under
 from maxatk.view.watched_training import WatchedTraining
 from processes import patience
@@ -46,23 +46,23 @@ def split_batch(seed, prompts=3):
     return rewards, keys, places
 
 
-def as_verl_has_it(rewards, places):
-    """The rows as verl's trainer hands them to an estimator."""
+def as_verl_has_it(rewards, places, untrained=()):
+    """The rows as verl's trainer hands them to an estimator; some have no trained token."""
     tokens = 5
     mask = torch.zeros(len(places), tokens)
     token_rewards = torch.zeros(len(places), tokens)
     for row, place in enumerate(places):
         length = 1 + row % tokens
-        mask[row, :length] = 1
+        mask[row, :length] = row not in untrained
         token_rewards[row, length - 1] = rewards[place]  # verl gives all outputs the last one's
     tensors = {"token_level_rewards": token_rewards, "response_mask": mask}
     uids = np.array([f"u_{prompt}" for prompt, _ in places], dtype=object)
     return DataProto.from_dict(tensors, non_tensors={"uid": uids})
 
 
-def of_estimator(rewards, keys, places, estimator, config):
+def of_estimator(rewards, keys, places, estimator, config, untrained=()):
     data = trainer_base.compute_advantage_for_multi_trajectories(
-        as_verl_has_it(rewards, places),
+        as_verl_has_it(rewards, places, untrained),
         batch_keys=keys,
         adv_estimator=estimator,
         num_repeat=N,
@@ -81,6 +81,25 @@ def test_the_estimator_under_a_trainer_of_verl_counts_sessions(method):
         values = of_estimator(rewards, keys, places, "maxatk", config)
         np.testing.assert_allclose(values, [expected[place] for place in places], atol=1e-5)
     assert "sessions" not in config.maxatk
+
+
+@pytest.mark.parametrize("method", ON_POLICY)
+def test_outputs_without_a_trained_token_are_no_part_of_their_session(method):
+    config = OmegaConf.create({"maxatk": {"method": method, "k": K, "advantage_scale": "sum"}})
+    rewards, keys, places = split_batch(0)
+    kept_whole = [places.index((prompt, session)) for prompt, session in {*places}]
+    untrained = {row for row in range(len(places)) if row not in kept_whole}
+    lost = places.index((0, 0))
+    untrained.add(lost)  # a session of which no row is left
+    assert len(untrained) > N
+    left = rewards.copy()
+    left[0, 0] = np.nan
+    expected = maxatk.advantages(left, method, K)
+    values = of_estimator(rewards, keys, places, "maxatk", config, untrained)
+    wanted = [0 if row in untrained else expected[place] for row, place in enumerate(places)]
+    np.testing.assert_allclose(values, wanted, atol=1e-5)
+    everything = range(len(places))
+    assert (of_estimator(rewards, keys, places, "maxatk", config, everything) == 0).all()
 
 
 def test_grpo_is_that_of_verl():
@@ -115,12 +134,12 @@ def test_splitting_sessions_changes_no_advantage_and_ratios_are_products(method)
         expected = maxatk.advantages(rewards, method, K, **ratios)
         values = advantages_of_rows(
             Objective(method=method, k=K),
-            [f"u{prompt}" for prompt, _ in places],
+            TrainedRows(
+                [f"u{prompt}" for prompt, _ in places], N, [session for _, session in places]
+            ),
             np.array([rewards[place] for place in places]),
             k=K,
-            group_size=N,
             log_ratios=parts if corrected else None,
-            sessions=[session for _, session in places],
         )
         np.testing.assert_allclose(values, [expected[place] for place in places], atol=1e-9)
 

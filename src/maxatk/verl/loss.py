@@ -12,8 +12,7 @@ from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
 from maxatk.objectives.objective import Objective
-from maxatk.training.rows import Rows
-from maxatk.verl.rows import advantages_of_rows
+from maxatk.verl.rows import TrainedRows, advantages_of_rows
 
 # Keys of a batch that tell the loss the k of the moment, without which advantages stay, and what
 # they are multiplied by.
@@ -54,51 +53,36 @@ def corrected_rows(
     mask = _padded(data["response_mask"])
     differences = (now[:, : old.shape[1]].double() - old.double()) * mask
     log_ratios = differences.sum(-1).cpu().numpy()
-    advantages = row_advantages(objective, data, k=k, group_size=group_size, log_ratios=log_ratios)
-    rows = Rows(row_ids(data), group_size=1, rollouts=row_sessions(data))
-    of_samples = rows.log_ratios(log_ratios)
-    scored = ~np.isnan(rows.table(row_rewards(data)))
-    if not scored.any():  # a batch of nothing but the rows that fill it
+    rows = trained_rows(data, group_size)
+    rewards = row_rewards(data)
+    advantages = advantages_of_rows(
+        objective,
+        rows,
+        rewards,
+        k=k,
+        log_ratios=log_ratios,
+        selection=row_selection(objective, data),
+    )
+    if not len(rows.places):  # a batch of nothing but the rows that fill it
         return advantages, {}
-    mean = float(np.abs(of_samples[scored]).mean())
+    scored = ~np.isnan(rows.groups(rewards, k).rewards)
+    if not scored.any():
+        return advantages, {}
+    mean = float(np.abs(rows.log_ratios(log_ratios)[scored]).mean())
     return advantages, {"actor/maxatk/abs_log_ratio": mean}
 
 
-def row_advantages(
-    objective: Objective,
-    data: TensorDict,
-    *,
-    k: int,
-    group_size: int,
-    log_ratios: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return one unscaled advantage a row (N,); `log_ratios` (N,) are in nats."""
-    return advantages_of_rows(
-        objective,
-        row_ids(data),
-        row_rewards(data),
-        k=k,
-        group_size=group_size,
-        log_ratios=log_ratios,
-        selection=row_selection(objective, data),
-        sessions=row_sessions(data),
-    )
-
-
-def row_ids(data: TensorDict) -> list[str]:
-    """Return the group id of every row."""
-    return [str(group_id) for group_id in data["uid"]]
-
-
-def row_sessions(data: TensorDict) -> list[int] | None:
-    """Return the session of every row in its group, None where verl has not said it."""
-    return [int(session) for session in data[SESSION]] if SESSION in data else None
+def trained_rows(data: TensorDict, group_size: int) -> TrainedRows:
+    """Return the rows of a batch that have a trained token, as samples of groups."""
+    ids = [str(group_id) for group_id in data["uid"]]
+    # Where verl has said no session, every row is one.
+    sessions = [int(session) for session in data[SESSION]] if SESSION in data else None
+    return TrainedRows(ids, group_size, sessions, response_lengths(data))
 
 
 def row_rewards(data: TensorDict) -> np.ndarray:
-    """Return the reward of every row (N,), float64, NaN for the rows that fill a batch."""
+    """Return the reward of every row (N,), float64."""
     rewards: np.ndarray = _padded(data["rm_scores"]).sum(-1).double().cpu().numpy()
-    rewards[response_lengths(data) == 0] = np.nan
     return rewards
 
 
@@ -111,7 +95,7 @@ def row_selection(objective: Objective, data: TensorDict) -> np.ndarray | None:
 
 
 def response_lengths(data: TensorDict) -> np.ndarray:
-    """Return the response tokens of every row (N,), 0 for the rows that fill a batch."""
+    """Return the trained tokens of every row (N,), 0 for the rows that fill a batch."""
     lengths: np.ndarray = _padded(data["response_mask"]).sum(-1).cpu().numpy()
     return lengths
 

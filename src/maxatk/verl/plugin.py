@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from verl.trainer.ppo.core_algos import register_adv_est
 from maxatk.errors import InvalidValueError
 from maxatk.training import Learner
 from maxatk.verl import options
-from maxatk.verl.rows import advantages_of_rows
+from maxatk.verl.rows import TrainedRows, advantages_of_rows
 
 
 @register_adv_est("maxatk")
@@ -29,7 +28,8 @@ def maxatk_advantage(
 
     The trainer of this package has computed them and puts them into `config`, verl's `algorithm`.
     Under a trainer of verl's own `token_level_rewards` (rows, tokens) are summed to one reward a
-    row; `index` holds group ids. Rows of one session are one sample.
+    row; `index` holds group ids. Rows of one session are one sample; a row without a trained token
+    is none and gets 0.
 
     Raises InvalidValueError for settings that are not allowed, and for what the estimator alone
     cannot do: a correction, a moving k, a selection and the scale "batch".
@@ -55,19 +55,19 @@ def _without_trainer(
         raise InvalidValueError(f"{options.WHERE}.{setting}: {needed}")
     if index is None:
         raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
-    is_sample = response_mask.sum(dim=-1).cpu().numpy() > 0  # verl fills batches with empty rows
     ids = [str(group_id) for group_id in index]
     of_trainer = (config.get("maxatk") or {}).get(options.SESSIONS)
-    sessions = list(range(len(ids)) if of_trainer is None else of_trainer)
-    pairs = {(ids[row], sessions[row]) for row in np.flatnonzero(is_sample)}
+    sessions = None if of_trainer is None else list(of_trainer)  # of OmegaConf
+    tokens = response_mask.sum(dim=-1).cpu().numpy()
+    samples_of_groups = TrainedRows(ids, 1, sessions, tokens).members
+    if not samples_of_groups:
+        return np.zeros(len(ids))
     # The estimator is not told `rollout.n`; the largest group is the one that lost no sample.
-    largest = max(Counter(group_id for group_id, _ in pairs).values())
+    largest = max(len(samples) for samples in samples_of_groups)
     problems = options.problems_of(objective, largest)
     if problems:
         raise InvalidValueError("\n".join(problems))
     rewards = token_level_rewards.sum(dim=-1).double().cpu().numpy()
-    rewards[~is_sample] = np.nan
-    unscaled = advantages_of_rows(
-        objective, ids, rewards, k=objective.k, group_size=largest, sessions=sessions
-    )
+    rows = TrainedRows(ids, largest, sessions, tokens)
+    unscaled = advantages_of_rows(objective, rows, rewards, k=objective.k)
     return Learner(objective).factor(largest) * unscaled

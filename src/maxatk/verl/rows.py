@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
+from maxatk.training.groups import Groups
 from maxatk.training.rows import Rows
 from maxatk.training.values import logged_ks, mean_max_at_k
 from maxatk.verl.options import WHERE
@@ -16,27 +20,77 @@ from maxatk.verl.options import WHERE
 _RETURNED = "reward_extra_info"  # verl's name for what the reward function returned
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainedRows:
+    """The rows of a batch (N,) that have a trained token, as samples of groups; others get 0.
+
+    Without one are the rows with which verl fills a batch, an output of an agent that others wrote,
+    and what rejection sampling has masked. A sample of such rows alone is one that its group lost.
+    Rows of a group with the same session are one sample.
+    """
+
+    ids: Sequence[str]  # (N,), of the groups
+    group_size: int
+    sessions: Sequence[int] | None = None  # (N,)
+    tokens: npt.NDArray[Any] | None = None  # (N,), how many are trained; None where all rows are
+
+    @functools.cached_property
+    def places(self) -> npt.NDArray[np.intp]:
+        """The places of the rows in the batch."""
+        if self.tokens is None:
+            return np.arange(len(self.ids))
+        return np.flatnonzero(self.tokens)
+
+    @functools.cached_property
+    def _rows(self) -> Rows:
+        places = self.places.tolist()
+        ids = [self.ids[place] for place in places]
+        if self.sessions is None:
+            return Rows(ids, self.group_size)
+        sessions = [self.sessions[place] for place in places]
+        return Rows(ids, self.group_size, sessions)
+
+    @property
+    def members(self) -> list[list[list[int]]]:
+        """The places in the batch of the rows of each sample of each group."""
+        return [[self.places[rows].tolist() for rows in group] for group in self._rows.members]
+
+    def groups(self, rewards: Any, k: int, *, selection: Any = None) -> Groups:
+        """Return the groups of rewards (N,), and of scores that select (N,)."""
+        scores = None if selection is None else np.asarray(selection)[self.places]
+        return self._rows.groups(np.asarray(rewards)[self.places], k, selection=scores)
+
+    def log_ratios(self, of_rows: Any) -> np.ndarray:
+        """Return log ratios (N,) as those of samples (P, n): the sum over the rows of each."""
+        return self._rows.log_ratios(np.asarray(of_rows)[self.places])
+
+    def of_batch(self, table: np.ndarray) -> np.ndarray:
+        """Return values of groups (P, n) as those of all rows of the batch (N,)."""
+        values = np.zeros(len(self.ids))
+        values[self.places] = self._rows.of_rows(table)
+        return values
+
+
 def advantages_of_rows(
     objective: Objective,
-    ids: Sequence[str],
+    rows: TrainedRows,
     rewards: Any,
     *,
     k: int,
-    group_size: int,
     log_ratios: Any = None,
     selection: Any = None,
-    sessions: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Return one unscaled advantage a row (N,), for rows with the group ids `ids` (N,).
+    """Return one unscaled advantage a row of a batch (N,), 0 for rows without a trained token.
 
     `rewards` and the scores that select (N,) are NaN where there is none; `log_ratios` (N,) are in
-    nats. Rows of a group with the same session (N,) are one sample. A group with fewer than
-    `group_size` samples has lost the others. Raises as `advantages`.
+    nats. A group with fewer samples than the size of `rows` has lost the others. Raises as
+    `advantages`.
     """
-    rows = Rows(ids, group_size, sessions)
+    if not len(rows.places):
+        return np.zeros(len(rows.ids))
     groups = rows.groups(rewards, k, selection=selection)
     ratios = None if log_ratios is None else rows.log_ratios(log_ratios)
-    return rows.of_rows(groups.advantages(objective, log_ratios=ratios))
+    return rows.of_batch(groups.advantages(objective, log_ratios=ratios))
 
 
 def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:

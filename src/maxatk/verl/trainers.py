@@ -36,7 +36,6 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_from_nested
 
 from maxatk.training import Learner, TrainingRecord
-from maxatk.training.rows import Rows
 from maxatk.verl import loss, options, sessions
 from maxatk.verl.log import FIELDS, log_row, logged_values, record_groups
 from maxatk.verl.rows import selection_scores, validation_metrics
@@ -152,25 +151,13 @@ class MaxAtKTrainer(PPOTrainer):
         return batch
 
     def _step(self, data: Any, metrics: dict[str, Any]) -> np.ndarray:
-        """Return one advantage a row (N,); log and record the groups.
-
-        The rows that fill the batch are no samples: they get 0 and are in no group.
-        """
-        samples = np.flatnonzero(loss.response_lengths(data))
-        ids = loss.row_ids(data)
-        numbers = loss.row_sessions(data)
-        rows = Rows(
-            [ids[row] for row in samples],
-            self._n,
-            None if numbers is None else [numbers[row] for row in samples],
-        )
+        """Return one advantage a row (N,), 0 without a trained token; log and record the groups."""
+        rows = loss.trained_rows(data, self._n)
+        if not len(rows.places):
+            return np.zeros(len(rows.ids))
         selection = loss.row_selection(self._learner.objective, data)
-        groups = rows.groups(
-            loss.row_rewards(data)[samples],
-            self._k,
-            selection=None if selection is None else selection[samples],
-        )
-        members = [[samples[part].tolist() for part in group] for group in rows.members]
+        groups = rows.groups(loss.row_rewards(data), self._k, selection=selection)
+        members = rows.members
         tokens = [
             [str([data["responses"][row].tolist() for row in part]) for part in group]
             for group in members
@@ -180,9 +167,7 @@ class MaxAtKTrainer(PPOTrainer):
         if self._record is not None:
             number = self.global_steps
             record_groups(self._record, number, groups, step, members, data, self.tokenizer)
-        advantages = np.zeros(len(ids))
-        advantages[samples] = rows.of_rows(step.advantages)
-        return advantages
+        return rows.of_batch(step.advantages)
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         if self._in_loss:
