@@ -4,6 +4,7 @@ given."""
 import copy
 import dataclasses
 import functools
+import shutil
 
 import pytest
 import torch
@@ -38,6 +39,14 @@ def model_folder(tmp_path_factory, mini_problems):
     tokenizer = train_tokenizer([p + c for p, c in corpus], vocabulary=120)
     new_model(tokenizer, seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def broken_weights(model_folder, tmp_path):
+    """The model with weights that cannot be loaded: whoever tries to fails."""
+    folder = shutil.copytree(model_folder, tmp_path / "broken")
+    (folder / "model.safetensors").write_bytes(b"no weights")
     return folder
 
 

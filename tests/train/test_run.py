@@ -63,6 +63,17 @@ def test_a_recipe_of_python_may_hold_a_method_which_its_record_has_as_a_mapping(
         from_mapping(TrainRecipe, refused, where="recipe")
 
 
+def test_fewer_problems_than_a_rollout_batch_needs_are_refused_before_the_weights(
+    recipe, broken_weights
+):
+    recipe["model"] = str(broken_weights)
+    few = Path(recipe["problems"]).read_text().splitlines(keepends=True)[:1]
+    Path(recipe["problems"]).write_text("".join(few))
+    with pytest.raises(InvalidValueError, match="problems: has 1 prompts, fewer than the 2 of one"):
+        run(recipe)
+    assert not Path(recipe["out"]).exists()
+
+
 def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
     out = run(recipe)
     before = (out / TRAIN_RECORD).stat().st_mtime_ns

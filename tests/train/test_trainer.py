@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk import best_of
@@ -188,9 +189,20 @@ def test_the_advantages_follow_the_schedule_of_k_which_stays_for_a_rollout_batch
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=1e-5)
 
 
+def test_fewer_prompts_than_a_rollout_batch_needs_are_refused_before_the_weights(
+    broken_weights, prompts, tmp_path
+):
+    settings = config(tmp_path, per_device_train_batch_size=128)
+    model = str(broken_weights)
+    with pytest.raises(InvalidValueError, match=r"train_dataset: has 24 prompts, fewer than .* 32"):
+        MaxAtKTrainer(model, text_reward, settings, train_dataset=prompts)
+    with pytest.raises(InvalidValueError, match=r"train_dataset: has 24 prompts"):
+        MaxAtKTrainer(model, text_reward, settings, prompts)
+    with pytest.raises(SafetensorError):
+        MaxAtKTrainer(model, text_reward, config(tmp_path), prompts)
+
+
 def test_what_cannot_be_trained_is_refused(make_trainer):
-    with pytest.raises(InvalidValueError, match=r"24 prompts, fewer than the 32"):
-        make_trainer(per_device_train_batch_size=128).train()
     with pytest.raises(InvalidValueError, match=r"args: must be a MaxAtKConfig, got NoneType"):
         MaxAtKTrainer("no-model", text_reward)
     with pytest.raises(InvalidValueError, match=r"reward_funcs: best_of_2_text_reward is a reward"):

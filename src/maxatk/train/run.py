@@ -17,7 +17,7 @@ from maxatk.records import Problem
 from maxatk.rewards import Reward, load_rewards
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
-from maxatk.train.config import MaxAtKConfig
+from maxatk.train.config import MaxAtKConfig, check_prompts
 from maxatk.train.environments import (
     Factory,
     Tools,
@@ -65,6 +65,7 @@ def train(
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
     problems = load_problems(recipe.problems)
+    check_prompts(config, len(problems), called="problems")
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)

@@ -65,19 +65,26 @@ class MaxAtKTrainer(ResumingTrainer):
     _paper: ClassVar[dict[str, str]] = {}
 
     def __init__(
-        self, model: Any, reward_funcs: Any = None, args: Any = None, *more: Any, **others: Any
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: Any = None,
+        train_dataset: Any = None,
+        *more: Any,
+        **others: Any,
     ) -> None:
         check_trl()
         if not isinstance(args, MaxAtKConfig):
             raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
-        if args.share_prompts or args.rollouts == "own":  # before the weights are loaded
+        # Before the weights are loaded.
+        if isinstance(train_dataset, Sized):
+            check_prompts(args, len(train_dataset), called="train_dataset")
+        if args.share_prompts or args.rollouts == "own":
             folder = model if isinstance(model, str) else None
             model_config = model.config if folder is None else AutoConfig.from_pretrained(folder)
             check_model(args, model_config, folder)
         functions = functions_of_caller(reward_funcs)
-        super().__init__(model, functions, args, *more, **others)
-        if isinstance(self.train_dataset, Sized):
-            check_prompts(self.args, len(self.train_dataset), called="train_dataset")
+        super().__init__(model, functions, args, train_dataset, *more, **others)
         check_processes(self.args, self.accelerator)
         skips = args.skip_zero_advantages and self.aux_loss_enabled
         allowed = "False with a model whose router has an auxiliary loss, which all samples have"
