@@ -14,7 +14,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.rewards import Reward
 from maxatk.rewards.reward import RewardPart
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.signal_groups import more_prompts, moves
+from maxatk.train.signal_groups import more_prompts, moves, refuse_unknown_part
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
 from .test_resume import SETTINGS
@@ -194,6 +194,14 @@ def test_a_part_that_is_not_there_is_refused_by_name(model_folder, tmp_path):
     for reward in (functions_of_the_trainer(), parts_of_a_recipe()):
         with pytest.raises(InvalidValueError, match=r"groups_with_signal: .*'silent'.*brevity"):
             make(model_folder, tmp_path, reward, groups_with_signal="silent")
+
+
+def test_a_reward_and_its_only_part_of_the_same_name_are_listed_once():
+    part = RewardPart("function", "own.py:brevity", function=brevity)
+    reward = Reward([part])
+    assert part.name == reward.__name__
+    with pytest.raises(InvalidValueError, match=rf"allowed: {part.name}$"):
+        refuse_unknown_part("silent", [reward], [reward.__name__])
 
 
 def test_what_a_rollout_function_adds_reaches_the_rewards_of_every_draw(model_folder, tmp_path):

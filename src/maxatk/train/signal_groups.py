@@ -31,7 +31,8 @@ def refuse_unknown_part(name: bool | str, functions: Sequence[Any], names: Seque
 
     A part is a reward function of the trainer, of which `names` has the names, or a part of one.
     """
-    allowed = [*names, *(part for function in functions for part in _parts_of(function))]
+    parts = [part for function in functions for part in _parts_of(function)]
+    allowed = list(dict.fromkeys([*names, *parts]))  # a reward of one part has its name
     if isinstance(name, str) and name not in allowed:
         raise unknown_name("groups_with_signal", name, allowed)
 
