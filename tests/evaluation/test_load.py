@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import json
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.load import results_of_folder
+from maxatk.evaluation.load import load_results, results_of_folder
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from runs import write_records, write_run
@@ -70,6 +71,33 @@ def test_the_manifest_is_that_of_the_folder(tmp_path):
     results = dataclasses.replace(results_of_folder(tmp_path), manifest={"seconds": 2})
     (tmp_path / "results.json").write_text(json.dumps(results.to_json()))
     assert results_of_folder(tmp_path).manifest == {"seconds": 2}
+
+
+def test_the_reward_and_the_threshold_stay_those_of_the_run_at_every_k(maxatk, tmp_path):
+    rows = [
+        {"problem_id": problem, "reward": reward, "judge": 1 - reward / 2}
+        for problem, reward in itertools.product("pq", (0.0, 0.2, 0.9, 1.0))
+    ]
+    write_jsonl(tmp_path / "rewards.jsonl", rows)
+    done = maxatk(
+        *("score", "--rewards", "rewards.jsonl", "--out", "judged"),
+        *("--column", "judge", "--threshold", "0.6"),
+    )
+    assert done.returncode == 0, done.stderr
+    written = load_results(tmp_path / "judged")
+    assert written.metrics["max@k"][4].mean == 1.0
+    assert written.metrics["pass@k"][1].mean == 0.5
+    further = load_results(tmp_path / "judged", ks=[3])
+    for results in (further, results_of_folder(tmp_path / "judged")):
+        assert (results.column, results.threshold) == ("judge", 0.6)
+        for metric, by_k in written.metrics.items():
+            assert by_k.items() <= results.metrics[metric].items()
+    stricter = load_results(tmp_path / "judged", threshold=0.95)
+    assert stricter.metrics["max@k"] == written.metrics["max@k"]
+    assert stricter.metrics["pass@k"][1].mean == 0.25
+    shown = maxatk("compare", "a=judged", "b=judged", "--k", "3", "--format", "json")
+    scores = json.loads(shown.stdout)["scores"]
+    assert {row["mean"] for row in scores} == {further.metrics["max@k"][3].mean}
 
 
 def test_what_cannot_be_summarised_is_refused(tmp_path):

@@ -35,7 +35,7 @@ def load_results(
             table with the columns problem_id, sample and reward, or a log that is recognised.
         ks: The k that the results must have; computed from the scores where they lack one.
         threshold: The reward from which a sample passes; the run's own, or 1, by default.
-        column: A column of the scores that stands in for the reward.
+        column: A column of the scores that stands in for the reward; the run's own by default.
         mapping: Where a field is in a row of a file of rewards, as in `read_log`.
 
     Raises MissingFileError, DataError, InvalidValueError (a k above the samples; no scores for it).
@@ -85,20 +85,21 @@ def results_of_folder(
     all, InvalidValueError for a k above the number of samples or a column that no score has.
     """
     folder = Path(folder)
+    before = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
+    manifest: dict[str, Any] = {}
+    if before is not None:
+        # What the run took for its reward, and from where a sample passes, stay what they were.
+        column = before.column if column is None else column
+        threshold = before.threshold if threshold is None else threshold
+        manifest = before.manifest
+    elif (folder / MANIFEST).is_file():
+        manifest = read_json(folder / MANIFEST)
     scores = scores_of_folder(folder, column)
     ids = scores.problem_ids
     meta: Sequence[Mapping[str, Any]] | None = None
-    manifest: dict[str, Any] = {}
-    if (folder / RESULTS).is_file():
-        before = read_results(folder / RESULTS)
-        manifest = before.manifest
-        if threshold is None:
-            threshold = before.threshold
-        if set(before.ids) == set(ids):  # not so where the run has grown since
-            ids = list(before.ids)
-            meta = before.per_problem.meta
-    elif (folder / MANIFEST).is_file():
-        manifest = read_json(folder / MANIFEST)
+    if before is not None and set(before.ids) == set(ids):  # not so where the run has grown since
+        ids = list(before.ids)
+        meta = before.per_problem.meta
     samples = folder / SAMPLES
     return build_results(
         ids,

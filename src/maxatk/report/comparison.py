@@ -159,7 +159,7 @@ class Reading:
         k: The k that are shown, from 1 to the samples of a problem. If none is given, the page has
             1, 8, 32 and 128, and a comparison 1 and 128, as far as all runs have them.
         threshold: The reward from which a sample passes; the run's own, or 1.
-        column: A column of the scores to take for the reward.
+        column: A column of the scores to take for the reward; the run's own, or none.
     """
 
     baseline: str | None = None
