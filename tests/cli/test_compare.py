@@ -1,10 +1,13 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
 from maxatk.records import Problem, TestCase
+from processes import patience
 from runs import write_records, write_samples
 
 PROBLEMS = 8
@@ -108,3 +111,24 @@ def test_samples_without_a_reward_are_noted(maxatk, scored, tmp_path):
     noted = maxatk("compare", "good", "poor", "--k", "1")
     assert noted.returncode == 0
     assert "note: poor: 8 of 16 samples (50.0%) have no reward and are left out" in noted.stderr
+
+
+def test_a_difference_that_is_zero_but_for_rounding_needs_no_number_of_problems(tmp_path):
+    rewards = {"base": (0.3, 0.1, 0.5, 0.7), "tuned": (0.2, 0.2, 0.6, 0.6)}
+    for name, of_problems in rewards.items():
+        rows = [f"p{number},{reward}" for number, reward in enumerate(of_problems)]
+        text = "\n".join(["problem_id,reward", *rows])
+        (tmp_path / f"{name}.csv").write_text(text + "\n")
+    # In a process of its own, because it would go on for ever.
+    done = subprocess.run(
+        [sys.executable, "-m", "maxatk", "report", "base.csv", "tuned.csv", "--out", "r.html"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=patience(40),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "r.html").read_text()
+    assert "is not told apart from" in page
+    assert "problems cannot tell" not in page

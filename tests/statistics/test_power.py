@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
@@ -28,6 +30,23 @@ def test_so_many_pairs_have_the_power_and_fewer_have_less(difference, deviation)
     pairs = pairs_needed(difference, deviation)
     assert chance_to_find(pairs, abs(difference), deviation) >= 0.79
     assert chance_to_find(pairs - 2, abs(difference), deviation) < 0.8
+
+
+def needed_one_by_one(difference, deviation):
+    """The fewest pairs whose own quantiles of t ask for no more."""
+    pairs = 2
+    while True:
+        quantiles = stats.t.ppf([0.975, 0.8], pairs - 1).sum()
+        if (quantiles * deviation / difference) ** 2 <= pairs:
+            return pairs
+        pairs += 1
+
+
+@settings(deadline=None)
+@given(st.floats(0.1, 8), st.floats(0.01, 1))
+def test_no_smaller_number_of_pairs_would_do(ratio, deviation):
+    difference = ratio * deviation
+    assert pairs_needed(difference, deviation) == needed_one_by_one(difference, deviation)
 
 
 def test_without_spread_two_pairs_are_enough():

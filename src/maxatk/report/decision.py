@@ -12,6 +12,7 @@ from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.paired_tests import PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.tables import mean_cell
 from maxatk.statistics.power import pairs_needed
+from maxatk.statistics.tests import ROUNDING
 
 _MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
 
@@ -80,7 +81,7 @@ class Decision:
         of_other = self.comparison.run(other).values(self.metric, [k])
         differences = (of_best - of_other)[~np.isnan(of_best - of_other)]
         difference = float(differences.mean()) if len(differences) > 1 else 0.0
-        if difference == 0:
+        if abs(difference) < ROUNDING:
             return ""
         needed = pairs_needed(difference, float(differences.std(ddof=1)))
         if needed <= len(differences):

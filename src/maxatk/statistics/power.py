@@ -35,10 +35,19 @@ def pairs_needed(difference: float, deviation: float) -> int:
 
     quantiles_of_normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
     needed_by_normal = (quantiles_of_normal * deviation / difference) ** 2
-    pairs = max(2, math.ceil(needed_by_normal))
-    while needed_by_t(pairs) > pairs:  # t needs a few more than the normal distribution
-        pairs += 1
-    return pairs
+    # t needs some more than the normal distribution: twice as many until they do, then the fewest.
+    enough = max(2, math.ceil(needed_by_normal))
+    too_few = enough - 1
+    while needed_by_t(enough) > enough:
+        too_few = enough
+        enough *= 2
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if needed_by_t(middle) > middle:
+            too_few = middle
+        else:
+            enough = middle
+    return enough
 
 
 def problems_needed(difference: float, *, k: int, samples: int, chances: npt.ArrayLike) -> int:

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from maxatk.check import require
 from maxatk.statistics.intervals import LEVEL, FloatArray, Interval, mean_and_error, t_quantile
 
-_DECIMALS = 9  # what is closer than this is equal, but for the rounding of a sum of floats
-_ROUNDING = 10.0**-_DECIMALS
+_DECIMALS = 9
+ROUNDING = 10.0**-_DECIMALS
+"""What is closer than this is equal, but for the rounding of a sum of floats."""
+
 _EXACT = 100  # differences up to which Wilcoxon's p is exact
 _MOST_FLIPPED = 20  # 2^20 sums
 
@@ -48,7 +50,7 @@ def paired_difference(values: FloatArray, baseline: FloatArray) -> PairedDiffere
 
 def equal_problems(differences: FloatArray) -> npt.NDArray[np.int64]:
     """Return how many of the differences (P, K) are zero but for rounding: (K,)."""
-    zeros: npt.NDArray[np.int64] = (np.abs(differences) < _ROUNDING).sum(axis=0)  # NaN is not
+    zeros: npt.NDArray[np.int64] = (np.abs(differences) < ROUNDING).sum(axis=0)  # NaN is not
     return zeros
 
 
@@ -63,7 +65,7 @@ def t_test(
     from scipy import special
 
     df = np.maximum(df, 1)
-    spread = np.where(error > _ROUNDING, error, np.nan)
+    spread = np.where(error > ROUNDING, error, np.nan)
     half = t_quantile((1 + LEVEL) / 2, df) * spread
     p = np.where(np.isnan(spread), signs, 2 * special.stdtr(df, -np.abs(mean / spread)))
     return mean - half, mean + half, p
@@ -181,5 +183,5 @@ def sign_flip_p(by_seed: Sequence[float]) -> float | None:
     for difference in by_seed:
         sums = np.concatenate([sums + difference, sums - difference])
     observed = abs(math.fsum(by_seed))
-    slack = _ROUNDING * sum(map(abs, by_seed))
+    slack = ROUNDING * sum(map(abs, by_seed))
     return float(np.mean(np.abs(sums) >= observed - slack))
