@@ -72,6 +72,28 @@ def test_problems_below_the_ceiling_are_counted():
     assert [metrics["max@k"][k].problems for k in (1, 2)] == [3, 3]
 
 
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 5.0), (-3.0, 7.0)])
+def test_a_chance_stays_within_0_and_1_whatever_the_rewards(low, high):
+    right = {"a": 0, "b": 1, "c": 2, "d": 4}  # of 4 samples
+    means = {}
+    for wrong, passed in ((0.0, 1.0), (low, high)):
+        scores = [
+            score(name, i, passed if i < count else wrong)
+            for name, count in right.items()
+            for i in range(4)
+        ]
+        means[wrong, passed] = build_results(list(right), None, scores, manifest={}).metrics
+    binary = means[0.0, 1.0]
+    assert means[low, high]["pass@k"] == binary["pass@k"]
+    assert binary["pass@k"][1].low == 0.0
+    for k in (1, 2, 4):  # those of max@k are moved and stretched, and not cut
+        cell = means[low, high]["max@k"][k]
+        assert cell.mean == pytest.approx(low + (high - low) * binary["max@k"][k].mean, abs=1e-5)
+        half = (cell.high - cell.low) / 2
+        assert cell.mean - cell.low == pytest.approx(half, abs=1e-5)
+        assert cell.below == (4 if high > 1 else binary["max@k"][k].below)
+
+
 def test_programs_are_counted_by_their_fingerprints():
     scores = [score("a", i, 1.0, "x" if i < 3 else "y") for i in range(4)]
     scores += [score("b", i, 1.0, "x") for i in range(4)]

@@ -16,7 +16,7 @@ from maxatk.evaluation.results import (
     PerProblem,
     SequenceEntropy,
 )
-from maxatk.statistics.intervals import FloatArray, mean_interval
+from maxatk.statistics.intervals import FloatArray, in_unit, mean_interval
 
 Columns = Mapping[int, Sequence[float | None]]
 """The values of a metric: k -> one of every problem, None or NaN where there is none."""
@@ -26,10 +26,18 @@ def means_of(values: Mapping[str, Columns]) -> dict[str, dict[int, Mean]]:
     """Return the mean over problems of every metric and k, all of the same resamples."""
     columns = [column for by_k in values.values() for column in by_k.values()]
     table = np.array(columns, dtype=np.float64).T  # (problems, metrics x k)
-    interval = mean_interval(table)
-    # A reward above 1 shows that 1 is no ceiling: then every value can still rise.
-    ceiling = np.inf if (table > CEILING).any() else CEILING
-    below = (table < ceiling).sum(axis=0)
+    # A reward above 1 shows that 1 is no ceiling of max@k: then every value of it can still rise.
+    # That of pass@k it remains, whose values are chances.
+    bounded = np.zeros(len(columns), dtype=np.bool_)
+    ceilings = np.full(len(columns), np.inf)
+    metric_of = np.array([metric for metric, by_k in values.items() for _ in by_k])
+    for metric in values:
+        of_metric = metric_of == metric
+        bounded[of_metric] = in_unit(table[:, of_metric])
+        if not (table[:, of_metric] > CEILING).any():
+            ceilings[of_metric] = CEILING
+    interval = mean_interval(table, bounded=bounded)
+    below = (table < ceilings).sum(axis=0)
 
     means: dict[str, dict[int, Mean]] = {}
     column = 0  # of `table`, whose columns stand in the order of `values`

@@ -39,8 +39,11 @@ def in_unit(values: FloatArray) -> bool:
     return not ((values < 0) | (values > 1)).any()
 
 
-def within(interval: IntervalT, least: float, most: float) -> IntervalT:
-    """Return the intervals cut at what is possible, which Student's passes for few problems."""
+def within(interval: IntervalT, least: npt.ArrayLike, most: npt.ArrayLike) -> IntervalT:
+    """Return the intervals cut at what is possible, which Student's passes for few problems.
+
+    `least` and `most` are those of all means, or (K,).
+    """
     return dataclasses.replace(
         interval,
         low=np.maximum(interval.low, least),
@@ -104,13 +107,19 @@ def student_mean(values: FloatArray) -> Interval:
     return Interval(mean=mean, low=mean - half, high=mean + half, problems=problems)
 
 
-def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval:
+def mean_interval(
+    values: FloatArray,
+    *,
+    bounded: npt.NDArray[np.bool_] | None = None,
+    resamples: int = RESAMPLES,
+) -> Interval:
     """Return the mean of values (P, K) over problems with the interval that suits their number.
 
     A column with 30 values or more has the percentile bootstrap's, of the same resampled problems.
-    One with fewer has that of `student_mean`, cut at 0 and 1 where all values lie between: over 5
-    problems the bootstrap's holds the true max@1 in 80% of all cases, Student's in 87% (256 samples
-    of problems whose chances are Beta(0.4, 1.6)). Raises as `mean_and_error`.
+    One with fewer has that of `student_mean`, cut at 0 and 1 where `bounded` (K,) says that no
+    value can leave [0, 1]; by default that is so of all columns where all values lie between. Over
+    5 problems the bootstrap's holds the true max@1 in 80% of all cases, Student's in 87% (256
+    samples of problems whose chances are Beta(0.4, 1.6)). Raises as `mean_and_error`.
     """
     mean, _, problems = mean_and_error(values)
     is_bootstrapped = problems >= FEW_PROBLEMS
@@ -118,8 +127,9 @@ def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval
         interval = Interval(mean, mean, mean, problems)
     else:
         interval = student_mean(values)
-    if in_unit(values):
-        interval = within(interval, 0.0, 1.0)
+    if bounded is None:
+        bounded = np.full(len(mean), in_unit(values))
+    interval = within(interval, np.where(bounded, 0.0, -np.inf), np.where(bounded, 1.0, np.inf))
     if not is_bootstrapped.any():
         return interval
     tail = (1 - LEVEL) / 2
