@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import asdict
 
 import numpy as np
@@ -7,8 +8,10 @@ from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.pooling import pool_results
-from maxatk.evaluation.tally import build_results, histogram
+from maxatk.evaluation.tally import ScoreTally, build_results, histogram
 from maxatk.records import Outcome, Sample, Score
+from maxatk.report.comparison import load_comparison, pooled
+from maxatk.report.notices import notices
 
 PARTS = {"seed 1": 0.2, "seed 2": 0.6}
 
@@ -41,14 +44,14 @@ def parts(**options):
 
 
 def test_pooled_results_are_those_of_all_problems_at_once():
-    pooled = pool_results(parts())
+    all_parts = pool_results(parts())
     whole = results_of(*(draw(name, s, prefix=f"{name}/") for name, s in PARTS.items()))
     for name in ("per_problem", "counts", "diversity", "interval"):
-        assert getattr(pooled, name) == getattr(whole, name), name
+        assert getattr(all_parts, name) == getattr(whole, name), name
     for metric, by_k in whole.metrics.items():
         for k, cell in by_k.items():  # the values of the parts were rounded to six digits
-            assert asdict(pooled.metrics[metric][k]) == pytest.approx(asdict(cell), abs=2e-6)
-    entropy, expected = pooled.entropy, whole.entropy
+            assert asdict(all_parts.metrics[metric][k]) == pytest.approx(asdict(cell), abs=2e-6)
+    entropy, expected = all_parts.entropy, whole.entropy
     assert (entropy.samples, entropy.unit) == (expected.samples, "nats")
     assert entropy.token_mean == pytest.approx(expected.token_mean, abs=1e-5)
     assert entropy.tokens_mean == pytest.approx(expected.tokens_mean, abs=1e-5)
@@ -88,9 +91,9 @@ def test_only_common_k_and_common_settings_stay():
             "verifier": {"t": 1},
         },
     )
-    pooled = pool_results({"a": one, "b": two})
-    assert pooled.ks == [1, 2, 4, 8]
-    assert pooled.manifest["settings"] == {
+    both = pool_results({"a": one, "b": two})
+    assert both.ks == [1, 2, 4, 8]
+    assert both.manifest["settings"] == {
         "problems": {"count": 12, "sha256": "aa+aa"},
         "verifier": {"t": 1},
     }
@@ -100,6 +103,52 @@ def test_what_one_part_does_not_know_the_pool_does_not_know():
     some = parts()
     some["seed 2"] = results_of(draw("seed 2", 0.6, entropy=False))
     assert pool_results(some).entropy is None
+
+
+def judged(ids, *, threshold=0.5, column=None, reason="length"):
+    """Results of two samples of each problem, one with the reward 0.5 and one with 0."""
+    texts, scores = [], []
+    for problem_id, index in itertools.product(ids, range(2)):
+        reward = 0.5 * index
+        texts.append(Sample(problem_id, index, "", finish_reason=reason))
+        scores.append(
+            Score(problem_id, index, reward, 0, 0, Outcome.SCORED, 0.0, columns={"judge": reward})
+        )
+    tally = ScoreTally(scores, column=column)
+    return build_results(ids, texts, tally, manifest={}, threshold=threshold)
+
+
+def test_what_passes_the_column_and_how_samples_ended_are_those_of_the_parts():
+    parts = {
+        "seed 1": judged(["a", "b"], column="judge"),
+        "seed 2": judged(["c"], column="judge", reason="stop"),
+    }
+    result = pool_results(parts)
+    assert (result.threshold, result.column) == (0.5, "judge")
+    assert result.finish_reasons == {"length": 4, "stop": 2}
+    assert result.metrics["pass@k"][2].mean == 1.0
+    parts["seed 2"] = judged(["c"], column="judge", reason=None)
+    assert pool_results(parts).finish_reasons is None
+
+
+def test_a_page_of_several_seeds_says_what_that_of_one_says():
+    of_one = load_comparison({"base": judged(["a", "b"])})
+    of_two = pooled({"seed 1": of_one, "seed 2": load_comparison({"base": judged(["c", "d"])})})
+    assert of_two.passes == of_one.passes == "has a reward of 0.5 or more"
+    assert [n.id for n in notices(of_two)] == [n.id for n in notices(of_one)]
+    assert "cut-off" in [n.id for n in notices(of_two)]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"threshold": 1.0}, r"threshold: must be the same in all parts, got 0\.5 and 1\.0"),
+        ({"column": "judge"}, "column: must be the same in all parts, got None and 'judge'"),
+    ],
+)
+def test_parts_that_measure_something_else_are_refused(other, message):
+    with pytest.raises(InvalidValueError, match=message):
+        pool_results({"seed 1": judged(["a"]), "seed 2": judged(["b"], **other)})
 
 
 def test_no_parts_are_refused():

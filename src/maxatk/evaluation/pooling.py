@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,13 +15,16 @@ from maxatk.evaluation import results
 from maxatk.evaluation.means import Columns, diversity_of, entropy_of, means_of
 from maxatk.evaluation.problem_groups import combined
 
+_Value = TypeVar("_Value")
+
 
 def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
     """Return the results over the problems of all parts, which are results by name.
 
     A problem's id becomes `part/id`. Metrics are those at the k that every part has. Where all have
     the same problems, as seeds have, a problem counts once, with its mean over the parts. The
-    manifest has the settings that all parts share. Raises InvalidValueError without parts.
+    manifest has the settings that all parts share. Raises InvalidValueError without parts, and for
+    parts whose samples pass from different rewards, or with different columns for the reward.
     """
     if not parts:
         raise InvalidValueError("parts: must hold at least one results object")
@@ -34,12 +37,26 @@ def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
     return results.Results(
         metrics=means_of(means),
         interval=pooled[0].interval,
+        threshold=_that_of_all("threshold", [part.passes_from for part in pooled]),
+        column=_that_of_all("column", [part.column for part in pooled]),
         per_problem=per_problem,
         counts=_counts([part.counts for part in pooled], repeats),
+        finish_reasons=_finish_reasons([part.finish_reasons for part in pooled]),
         entropy=_entropy([part.entropy for part in pooled]),
         diversity=diversity_of(per_problem),
         manifest={"settings": _shared([part.recorded("settings") or {} for part in pooled])},
     )
+
+
+def _that_of_all(field: str, values: Sequence[_Value]) -> _Value:
+    """Return the value that all parts have, without which their metrics are no one quantity."""
+    first = values[0]
+    for value in values:
+        if value != first:
+            raise InvalidValueError(
+                f"{field}: must be the same in all parts, got {first!r} and {value!r}"
+            )
+    return first
 
 
 def _end_to_end(columns: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -78,6 +95,16 @@ def _counts(parts: Sequence[results.Counts], repeats: int) -> results.Counts:
         zeroed=sum(part.zeroed for part in parts),
         reasons=dict(reasons),
     )
+
+
+def _finish_reasons(parts: Sequence[Mapping[str, int] | None]) -> dict[str, int] | None:
+    """Return how often the samples of all parts ended in each way, None where one has no record."""
+    total = Counter[str]()
+    for part in parts:
+        if part is None:
+            return None
+        total += Counter(part)
+    return dict(sorted(total.items()))
 
 
 def _entropy(parts: Sequence[results.Entropy | None]) -> results.Entropy | None:

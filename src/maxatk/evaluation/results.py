@@ -200,6 +200,11 @@ class Results:
         return list(self.metrics["max@k"])
 
     @property
+    def passes_from(self) -> float:
+        """The reward from which a sample passes: 1 where no threshold is recorded."""
+        return CEILING if self.threshold is None else self.threshold
+
+    @property
     def cut_off(self) -> float | None:
         """The share of the samples that were cut off by their length; None where unknown."""
         if not self.finish_reasons:

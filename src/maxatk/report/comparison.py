@@ -95,8 +95,7 @@ class Comparison:
         """What a sample does that passes."""
         thresholds = set()
         for run in self.runs:
-            threshold = run.results.threshold
-            thresholds.add("1" if threshold is None else f"{threshold:g}")
+            thresholds.add(f"{run.results.passes_from:g}")
         return f"has a reward of {' or '.join(sorted(thresholds))} or more"
 
     def ranked(self, metric: str, k: int) -> list[str]:
