@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from processes import patience
 from runs import write_records, write_samples
@@ -111,6 +112,59 @@ def test_samples_without_a_reward_are_noted(maxatk, scored, tmp_path):
     noted = maxatk("compare", "good", "poor", "--k", "1")
     assert noted.returncode == 0
     assert "note: poor: 8 of 16 samples (50.0%) have no reward and are left out" in noted.stderr
+
+
+@pytest.fixture
+def judged(maxatk, tmp_path):
+    """The same rewards as runs that differ in what passes, or in the column for the reward."""
+    rows = [
+        {"problem_id": f"p{problem}", "reward": reward, "judge": 1 - reward}
+        for problem in range(PROBLEMS)
+        for reward in (0.1 * problem, 0.5)
+    ]
+    write_jsonl(tmp_path / "r.jsonl", rows)
+    for name, *flags in (
+        ("strict",),
+        ("half", "--threshold", "0.5"),
+        ("judge", "--column", "judge"),
+    ):
+        done = maxatk("score", "--rewards", "r.jsonl", "--out", name, *flags)
+        assert done.returncode == 0, done.stderr
+
+
+def test_pass_at_k_of_other_thresholds_is_compared_from_one_threshold_only(maxatk, judged):
+    noted = maxatk("compare", "strict", "half")
+    assert noted.returncode == 0, noted.stderr
+    assert "note: threshold: 1.0 for strict, 0.5 for half\n" in noted.stderr
+    asked = (
+        ("compare", "strict", "half", "--metric", "pass@k"),
+        ("report", "strict", "half", "--out", "r.html"),
+    )
+    for command in asked:
+        refused = maxatk(*command)
+        assert refused.returncode == 2
+        assert "name one --threshold for all" in refused.stderr
+        assert "'half' passes from the reward 0.5 on, one of 'strict' from 1" in refused.stderr
+        done = maxatk(*command, "--threshold", "0.5")
+        assert done.returncode == 0, done.stderr
+        assert "threshold" not in done.stderr
+
+
+def test_another_reward_is_compared_from_one_column_only(maxatk, judged):
+    asked = (
+        ("compare", "strict", "judge"),
+        ("compare", "strict", "r.jsonl", "judge"),
+        ("report", "strict", "judge", "--out", "r.html"),
+    )
+    for command in asked:
+        refused = maxatk(*command)
+        assert refused.returncode == 2
+        assert (
+            "the reward of 'judge' is the column 'judge', that of 'strict' is its own"
+            in refused.stderr
+        )
+        done = maxatk(*command, "--column", "judge")
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_difference_that_is_zero_but_for_rounding_needs_no_number_of_problems(tmp_path):

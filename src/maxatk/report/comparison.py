@@ -184,7 +184,8 @@ def load_comparison(
 
     With `allow_other_problems` the problems are those that every run has, by id. Raises
     InvalidValueError when there are no results, a name is not printable, the baseline is unknown,
-    or problems or the limits of verifiers differ that may not; and as `load_results`.
+    another column stands in for the reward of some runs, or problems or the limits of verifiers
+    differ that may not; and as `load_results`.
     """
     if not results:
         raise InvalidValueError("results: must hold at least one run")
@@ -200,6 +201,7 @@ def load_comparison(
         raise unknown_name("baseline", baseline, results)
     runs.sort(key=lambda run: run.name != baseline)  # the baseline first, the others as they came
     for run in runs[1:]:
+        _refuse_other_column(runs[0], run)
         if not allow_other_verifiers:
             _refuse_other_verifier(runs[0], run)
         if not allow_other_problems:
@@ -260,6 +262,20 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
         f"problems as {first.name!r} ({counted(len(first.results.ids))}), so they cannot be "
         "compared; maxatk compare --allow-other-problems compares those they share"
     )
+
+
+def _refuse_other_column(first: Run, other: Run) -> None:
+    if first.results.column != other.results.column:
+        raise InvalidValueError(
+            f"results: the reward of {other.name!r} is {_reward_of(other)}, that of {first.name!r} "
+            f"is {_reward_of(first)}, so a difference may be the reward's; name one --column for "
+            "all, or score one of them again"
+        )
+
+
+def _reward_of(run: Run) -> str:
+    column = run.results.column
+    return "its own" if column is None else f"the column {column!r}"
 
 
 def _refuse_other_verifier(first: Run, other: Run) -> None:

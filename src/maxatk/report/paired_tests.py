@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maxatk.report.comparison import Comparison
+from maxatk.errors import InvalidValueError
+from maxatk.report.comparison import Comparison, Run
 from maxatk.statistics import tests as paired
 from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
 
@@ -99,8 +100,10 @@ def paired_tests(
 
     From three training seeds on the test is over them, crossed with the problems that they share;
     it is over problems otherwise. Intervals are cut at -1 and 1 where all values lie in [0, 1].
-    Raises InvalidValueError for the name of no run.
+    Raises InvalidValueError for the name of no run, and for pass@k from different thresholds.
     """
+    if metric == "pass@k":
+        _refuse_other_threshold(comparison.run(first), comparison.run(second))
     ks = comparison.ks
     parts = comparison.seeds or (comparison,)
     first_values = [part.run(first).values(metric, ks) for part in parts]  # (P, K) of every seed
@@ -130,6 +133,16 @@ def paired_tests(
         )
         for column, k in enumerate(ks)
     }
+
+
+def _refuse_other_threshold(first: Run, second: Run) -> None:
+    if first.results.passes_from != second.results.passes_from:
+        raise InvalidValueError(
+            f"results: a sample of {first.name!r} passes from the reward "
+            f"{first.results.passes_from:g} on, one of {second.name!r} from "
+            f"{second.results.passes_from:g}, so a difference of pass@k may be the threshold's; "
+            "name one --threshold for all"
+        )
 
 
 def _tests_of(

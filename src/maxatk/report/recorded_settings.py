@@ -131,7 +131,7 @@ def _as_text(value: Any) -> str:
 
 def _recorded(run: Run) -> dict[str, Any]:
     """Return the settings and the machine of a run, those within others as `a.b`."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, Any] = {"threshold": run.results.passes_from}
 
     def add(value: Any, name: str) -> None:
         if isinstance(value, Mapping):
