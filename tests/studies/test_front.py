@@ -9,13 +9,16 @@ from scipy import stats
 from maxatk.cli.main import main
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
+from maxatk.records import Outcome, Score
 from maxatk.statistics.tests import over_seeds_and_problems
 from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.front import FLOORS, front_of
 from maxatk.studies.recipe import Variant, load_study
 from maxatk.studies.schedule import Place, places, planned
+from maxatk.studies.write import front_sentences
 from report.conftest import make_results
+from runs import write_run
 from studies.conftest import RECIPE
 
 SEEDS = (1, 2, 3, 4)
@@ -132,6 +135,29 @@ def test_one_seed_cannot_choose_by_itself(everywhere):
     for best in front.best:
         names = [name for name, method in METHODS.items() if method == best.method]
         assert best.by_seed == (chosen_by_hand(everywhere, names, best.aim, -np.inf, [2]),)
+
+
+def test_a_difference_without_spread_is_said_without_an_interval(tmp_path):
+    evaluations = {"results": [], "choice": []}
+    for name, reward in (("base", 0.0), ("grpo", 0.0), ("loo", 1.0)):
+        levels = {} if name == "base" else {"method": name}
+        for kind, written in evaluations.items():
+            scores = [
+                Score(f"{kind}-{problem}", sample, reward, 0, 1, Outcome.SCORED, 0.0)
+                for problem in range(8)
+                for sample in range(2)
+            ]
+            folder = tmp_path / f"{name}-{kind}"
+            folder.mkdir()
+            write_run(folder, scores)
+            written.append(Place(Variant(levels, {}), 1, folder, None))
+    comparison, choice = (
+        pooled_models(written, baseline="base") for written in evaluations.values()
+    )
+    methods = {name: name.removeprefix("method=") for name in comparison.names[1:]}
+    front = front_of(comparison, methods, rivals=["grpo"], ks=[2], choice=choice)
+    (sentence,) = front_sentences(front)
+    assert "; most by +1.000 (the same everywhere), " in sentence
 
 
 def test_seeds_that_share_their_problems_have_the_crossed_interval(tmp_path):

@@ -15,10 +15,11 @@ from maxatk.folders import read_training, write_json
 from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
+from maxatk.report.tables import change, change_interval, share
 from maxatk.statistics.intervals import FloatArray, student_mean
 from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import write_tables
-from maxatk.studies.front import Front, front_of
+from maxatk.studies.front import Beyond, Front, front_of
 from maxatk.studies.front_figure import front_figure
 from maxatk.studies.recipe import StudyRecipe
 from maxatk.studies.schedule import Place
@@ -98,11 +99,18 @@ def front_sentences(front: Front) -> list[str]:
         if above:
             most = max(above, key=lambda test: test.difference or 0.0)
             text += (
-                f"; most by {most.difference:.3f} [{most.low:.3f}, {most.high:.3f}], {most.model} "
-                f"against {most.rival} for max@1 of at least {most.floor:.3f}"
+                f"; most by {change(most.difference)} {_ends(most)}, {most.model} against "
+                f"{most.rival} for max@1 of at least {share(most.floor)}"
             )
         sentences.append(f"{text}.")
     return sentences
+
+
+def _ends(test: Beyond) -> str:
+    """Return the interval of a difference, which it lacks where it is the same everywhere."""
+    if test.low is None or test.high is None:
+        return "(the same everywhere)"
+    return change_interval(test.low, test.high)
 
 
 def _curves(places: Sequence[Place], names: Sequence[str], *, seed: int) -> list[dict[str, Any]]:
