@@ -53,6 +53,17 @@ def test_any_number_of_samples(folder, count, indices):
     assert sorted(sample.index for sample in first.runs[0].samples) == sorted(indices)
 
 
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_sample_without_a_reward_comes_after_the_lowest_reward(tmp_path, count):
+    rewards = [-5.0, None, -2.0, -3.5, -4.0]
+    scores = [Score("p", i, reward, 0, 0, Outcome.SCORED, 0.0) for i, reward in enumerate(rewards)]
+    write_run(tmp_path, scores)
+    (problem,) = problem_details(load_comparison({"run": tmp_path}), samples=count)
+    indices = [sample.index for sample in problem.runs[0].samples]
+    assert indices[0] == 2
+    assert 1 not in indices[:-1]
+
+
 def test_without_texts_the_verdicts_are_shown(folder):
     (folder / "samples.jsonl").unlink()
     (first, _) = problem_details(load_comparison({"run": folder}))

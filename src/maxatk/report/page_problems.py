@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -147,7 +148,7 @@ def _spread(scores: Sequence[Score], count: int, failures: Mapping[Key, FailedTe
     If none of them has a stored failure, the last gives way to the worst that has one.
     """
     best_first = sorted(
-        scores, key=lambda score: -1.0 if score.reward is None else score.reward, reverse=True
+        scores, key=lambda score: -math.inf if score.reward is None else score.reward, reverse=True
     )
     places = np.linspace(0, len(best_first) - 1, min(count, len(best_first))).round()
     spread = [best_first[place] for place in places.astype(int)]
