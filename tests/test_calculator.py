@@ -108,7 +108,7 @@ def expected(values):
     if len(known) < 2:
         return [known.mean() if len(known) else np.nan, np.nan, np.nan]
     if np.ptp(known) < 1e-12:  # equal but for rounding
-        return [known[0]] * 3
+        return [known[0], np.nan, np.nan]
     low, high = stats.ttest_1samp(known, 0).confidence_interval(0.95)
     return [known.mean(), max(low, 0.0), min(high, 1.0)]  # all of these rewards are from 0 to 1
 

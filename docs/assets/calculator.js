@@ -58,13 +58,16 @@ const bestOfN = (() => {
     return (low + high) / 2;
   }
 
-  // Mean with its error and the 95% interval of Student's t over problems.
+  const rounding = 1e-9; // numbers that are closer are equal, but for the rounding of a sum
+
+  // Mean with its error and the 95% interval of Student's t over problems, which equal values do not have.
   function interval(values) {
     const known = values.filter((v) => !Number.isNaN(v));
     const n = known.length;
     const mean = n ? known.reduce((a, b) => a + b, 0) / n : NaN;
     if (n < 2) return { mean, low: NaN, high: NaN, error: NaN, problems: n };
     const error = Math.sqrt(known.reduce((s, v) => s + (v - mean) ** 2, 0) / (n - 1) / n);
+    if (!(error > rounding)) return { mean, low: NaN, high: NaN, error, problems: n };
     const half = tQuantile(0.95, n - 1) * error;
     return { mean, low: mean - half, high: mean + half, error, problems: n };
   }
@@ -141,9 +144,9 @@ const bestOfN = (() => {
   function difference(a, b, metric, k) {
     const shared = [...a.keys()].filter((name) => b.has(name));
     const differences = shared.map((name) => metric(b.get(name), k) - metric(a.get(name), k));
-    const found = interval(differences), rounding = 1e-9;
+    const found = interval(differences);
     const signs = Math.min(1, 2 ** (1 - differences.filter((v) => Math.abs(v) >= rounding).length));
-    if (!(found.error > rounding)) return { ...found, low: NaN, high: NaN, p: signs };
+    if (!(found.error > rounding)) return { ...found, p: signs };
     return { ...found, p: Math.max(signs, twoSided(found.mean / found.error, found.problems - 1)) };
   }
 

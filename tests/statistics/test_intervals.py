@@ -17,7 +17,7 @@ from maxatk.statistics.intervals import (
     student_mean,
     t_quantile,
 )
-from maxatk.statistics.tests import t_test
+from maxatk.statistics.tests import paired_difference, t_test
 
 
 def test_default_ks():
@@ -82,10 +82,15 @@ def test_interval_of_a_normal_sample_is_the_known_one():
     assert interval.high[0] == pytest.approx(interval.mean[0] + half, abs=0.02)
 
 
-@pytest.mark.parametrize("count", [5, 40])
-def test_interval_of_equal_values_is_a_point(count):
-    interval = mean_interval(np.full((count, 2), 0.25))
-    assert interval.low.tolist() == interval.high.tolist() == interval.mean.tolist() == [0.25, 0.25]
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_equal_values_have_no_interval_as_equal_differences_have_none(count):
+    values = np.full((count, 2), 0.1)
+    values[:, 1] += np.arange(count) % 2 / 10
+    interval = mean_interval(values)
+    paired = paired_difference(values, np.zeros_like(values))
+    for ends in (interval.low, interval.high, paired.low, paired.high):
+        assert np.isnan(ends).tolist() == [True, False]
+    assert interval.mean[0] == pytest.approx(0.1)
 
 
 def test_a_column_without_values_is_nan():

@@ -11,8 +11,8 @@ import numpy as np
 from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.paired_tests import PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.tables import mean_cell
+from maxatk.statistics.intervals import ROUNDING
 from maxatk.statistics.power import pairs_needed
-from maxatk.statistics.tests import ROUNDING
 
 _MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
 

@@ -21,6 +21,8 @@ IntervalT = TypeVar("IntervalT", bound="Interval")
 RESAMPLES = 10_000
 LEVEL = 0.95
 FEW_PROBLEMS = 30  # below, an interval is Student's: the bootstrap's is too narrow there
+DECIMALS = 9
+ROUNDING = 10.0**-DECIMALS  # numbers that are closer are equal, but for the rounding of a sum
 _BLOCK = 500  # resamples at a time: bounds the memory at 500 x P numbers
 
 
@@ -101,9 +103,13 @@ def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDAr
 
 
 def student_mean(values: FloatArray) -> Interval:
-    """Return the mean of values (P, K) with Student's t-interval, raising as `mean_and_error`."""
+    """Return the mean of values (P, K) with Student's t-interval, raising as `mean_and_error`.
+
+    Where all values are equal there is no interval (NaN).
+    """
     mean, error, problems = mean_and_error(values)
-    half = error * t_quantile((1 + LEVEL) / 2, np.maximum(problems - 1, 1))
+    spread = np.where(error > ROUNDING, error, np.nan)
+    half = spread * t_quantile((1 + LEVEL) / 2, np.maximum(problems - 1, 1))
     return Interval(mean=mean, low=mean - half, high=mean + half, problems=problems)
 
 
@@ -119,9 +125,10 @@ def mean_interval(
     One with fewer has that of `student_mean`, cut at 0 and 1 where `bounded` (K,) says that no
     value can leave [0, 1]; by default that is so of all columns where all values lie between. Over
     5 problems the bootstrap's holds the true max@1 in 80% of all cases, Student's in 87% (256
-    samples of problems whose chances are Beta(0.4, 1.6)). Raises as `mean_and_error`.
+    samples of problems whose chances are Beta(0.4, 1.6)). Equal values say nothing of how others
+    spread: a column of them has no interval (NaN). Raises as `mean_and_error`.
     """
-    mean, _, problems = mean_and_error(values)
+    mean, error, problems = mean_and_error(values)
     is_bootstrapped = problems >= FEW_PROBLEMS
     if is_bootstrapped.all():  # without SciPy, which takes 17 MiB
         interval = Interval(mean, mean, mean, problems)
@@ -135,6 +142,7 @@ def mean_interval(
     tail = (1 - LEVEL) / 2
     means = _resampled_means(values, resamples)[:, is_bootstrapped]
     ends = np.nanquantile(means, [tail, 1 - tail], axis=0)
+    ends[:, error[is_bootstrapped] <= ROUNDING] = np.nan
     low = interval.low.copy()
     low[is_bootstrapped] = ends[0]
     high = interval.high.copy()

@@ -10,11 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import require
-from maxatk.statistics.intervals import LEVEL, FloatArray, Interval, mean_and_error, t_quantile
-
-_DECIMALS = 9
-ROUNDING = 10.0**-_DECIMALS
-"""What is closer than this is equal, but for the rounding of a sum of floats."""
+from maxatk.statistics.intervals import (
+    DECIMALS,
+    LEVEL,
+    ROUNDING,
+    FloatArray,
+    Interval,
+    mean_and_error,
+    t_quantile,
+)
 
 _EXACT = 100  # differences up to which Wilcoxon's p is exact
 _MOST_FLIPPED = 20  # 2^20 sums
@@ -88,7 +92,7 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
     require(values.ndim == 1, "values", "of shape (P,)", values.shape)
     from scipy import stats
 
-    differences = np.round(values - baseline, _DECIMALS)
+    differences = np.round(values - baseline, DECIMALS)
     differences = differences[~np.isnan(differences)]
     moved = differences[differences != 0]
     if len(moved) > _EXACT:
