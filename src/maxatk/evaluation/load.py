@@ -40,33 +40,46 @@ def load_results(
 
     Raises MissingFileError, DataError, InvalidValueError (a k above the samples; no scores for it).
     """
-    folder: Path | None = None  # of the run, where there is one: it may have the scores
-    name = "results"
-    if isinstance(source, Results):
-        results = source
-    elif isinstance(source, Mapping):
-        results = Results.from_json(source, place=name)
-    else:
+    if not isinstance(source, Results | Mapping):
         path = Path(source)
         if path.name.endswith(TABLES) and not path.is_dir():
             rewards = read_rewards(path, mapping=mapping)
             passes = 1.0 if threshold is None else threshold
             return rewards.results(ks=ks, threshold=passes, column=column)
-        folder = path if path.is_dir() else path.parent
-        file = path / RESULTS if path.is_dir() else path
-        if not file.is_file():
-            raise MissingFileError(f"{file}: no such results file")
-        results = read_results(file)
-        name = str(file)
-    has_ks = all(k in results.ks for k in ks)
-    if has_ks and threshold in (None, results.threshold) and column in (None, results.column):
+    results, folder = _stored(source)
+    if _answers(results, ks, threshold, column):
         return results
-    if folder is not None and (folder / SCORES).is_file():
-        return results_of_folder(folder, ks=ks, threshold=threshold, column=column)
-    raise InvalidValueError(
-        f"{name}: holds k = {', '.join(map(str, results.ks))} for the threshold "
-        f"{results.threshold!r}, and no scores from which others could be computed; name the "
-        "folder of the run, with its scores.jsonl"
+    if folder is None or not (folder / SCORES).is_file():
+        reward = "the reward" if results.column is None else f"the column {results.column!r}"
+        raise InvalidValueError(
+            f"{folder or 'results'}: holds k = {', '.join(map(str, results.ks))} of {reward} for "
+            f"the threshold {results.threshold!r}, and no scores from which others could be "
+            "computed; name the folder of the run, with its scores.jsonl"
+        )
+    return results_of_folder(folder, ks=ks, threshold=threshold, column=column)
+
+
+def _stored(source: ResultsSource) -> tuple[Results, Path | None]:
+    """Return the results that are given or stored, and the folder of their run, if there is one."""
+    if isinstance(source, Results):
+        return source, None
+    if isinstance(source, Mapping):
+        return Results.from_json(source, place="results"), None
+    path = Path(source)
+    file = path / RESULTS if path.is_dir() else path
+    if not file.is_file():
+        raise MissingFileError(f"{file}: no such results file")
+    return read_results(file), file.parent
+
+
+def _answers(
+    results: Results, ks: Sequence[int], threshold: float | None, column: str | None
+) -> bool:
+    """Return whether results are for these k, this threshold and this column; None is theirs."""
+    return (
+        all(k in results.ks for k in ks)
+        and threshold in (None, results.threshold)
+        and column in (None, results.column)
     )
 
 
