@@ -156,6 +156,24 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
     require(seeds >= FEWEST_SEEDS, "differences", _ENOUGH, seeds)
     # Crossed: every problem has a value in every seed, or in none.
     crossed = np.where(np.isnan(differences).any(axis=0), np.nan, differences)
+    mean, variance, df = _crossed_variance(crossed)
+    of_problems = crossed.mean(axis=0)
+    problems = (~np.isnan(of_problems)).sum(axis=0)
+    zeros = equal_problems(of_problems)
+    # The floor of every p is what the signs of the problems that differ can show. Without any
+    # spread seeds and problems agree: then the fewer of them say how surely.
+    by_problems = smallest_sign_flip_p(problems - zeros)
+    by_the_fewer = np.maximum(by_problems, smallest_sign_flip_p(seeds))
+    low, high, p = t_test(mean, np.sqrt(variance), df, signs=by_the_fewer)
+    return PairedDifference(mean, low, high, problems, p=np.maximum(p, by_problems), zeros=zeros)
+
+
+def _crossed_variance(crossed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the mean of differences (S, P, K), its variance and degrees of freedom: (K,) each.
+
+    A problem has a value in every seed, or NaN in all.
+    """
+    seeds = len(crossed)
     of_problems = crossed.mean(axis=0)
     mean, problem_error, problems = mean_and_error(of_problems)
     of_seeds = np.array([mean_and_error(of_seed)[0] for of_seed in crossed])
@@ -170,13 +188,7 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
     # Satterthwaite's degrees of freedom of such a sum, and no fewer than those of the smaller side.
     squares = by_problem**2 / (problems - 1) + by_seed**2 / (seeds - 1) + by_rest**2 / residual_df
     df = variance**2 / np.where(squares > 0, squares, np.nan)
-    df = np.fmax(df, np.minimum(seeds, problems) - 1)
-    zeros = equal_problems(of_problems)
-    signs = smallest_sign_flip_p(problems - zeros)
-    # Without any spread, seeds and problems agree: the fewer of them say how surely.
-    without_spread = np.maximum(signs, smallest_sign_flip_p(seeds))
-    low, high, p = t_test(mean, np.sqrt(variance), df, signs=without_spread)
-    return PairedDifference(mean, low, high, problems, p=np.maximum(p, signs), zeros=zeros)
+    return mean, variance, np.fmax(df, np.minimum(seeds, problems) - 1)
 
 
 def sign_flip_p(by_seed: Sequence[float]) -> float | None:
