@@ -7,6 +7,7 @@ from maxatk.errors import DataError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from maxatk.report import load_comparison, write_report
+from maxatk.report.comparison import Reading
 from maxatk.report.page_problems import MOST_TEXT, problem_details
 from runs import write_run
 
@@ -62,6 +63,19 @@ def test_a_sample_without_a_reward_comes_after_the_lowest_reward(tmp_path, count
     indices = [sample.index for sample in problem.runs[0].samples]
     assert indices[0] == 2
     assert 1 not in indices[:-1]
+
+
+def test_the_rewards_of_samples_are_those_of_the_column_of_the_run(tmp_path):
+    scores = [
+        Score("p", i, i / 2, 0, 0, Outcome.SCORED, 0.0, columns={"judge": judge})
+        for i, judge in enumerate((0.9, 0.3, 0.6))
+    ]
+    write_run(tmp_path, scores)
+    (problem,) = problem_details(load_comparison({"run": tmp_path}, Reading(column="judge")))
+    (run,) = problem.runs
+    assert run.rewards == "0.900 × 1, 0.600 × 1, 0.300 × 1"
+    assert [sample.index for sample in run.samples] == [0, 2, 1]
+    assert run.samples[0].verdict == "reward 0.900, 0 of 0 tests, scored"
 
 
 def test_without_texts_the_verdicts_are_shown(folder):

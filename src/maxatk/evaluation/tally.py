@@ -159,7 +159,7 @@ class ScoreTally:
 
     def add(self, score: Score) -> None:
         """Count one score; raises DataError if that sample has one."""
-        reward = self._reward(score)
+        reward = self.reward_of(score)
         self._problems[score.problem_id].add(score, np.nan if reward is None else reward)
         self._outcomes[score.outcome.value] += 1
         self._unscored += reward is None
@@ -171,7 +171,7 @@ class ScoreTally:
         elif reward is None:
             self._reasons[score.outcome.value] += 1
 
-    def _reward(self, score: Score) -> float | None:
+    def reward_of(self, score: Score) -> float | None:
         """Return the reward of a score, or what stands in for it."""
         if self._turns is not None:
             return None if score.reward is None else reward_within(score.columns, self._turns)

@@ -16,6 +16,7 @@ from maxatk.errors import DataError
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.store import Key, key_of, read_records
+from maxatk.evaluation.tally import ScoreTally
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Sample, Score
 from maxatk.report.comparison import Comparison, Run
@@ -87,7 +88,7 @@ def problem_details(comparison: Comparison, *, samples: int = 3) -> list[Problem
     for run in comparison.runs:
         if run.folder is None or not (run.folder / SCORES).is_file():
             continue
-        runs.append(_run_by_problem(run.name, run.folder, samples))
+        runs.append(_run_by_problem(run, run.folder, samples))
         if (run.folder / PROMPTS).is_file():
             prompts.update(read_jsonl(run.folder / PROMPTS, _prompt))
     if not runs:
@@ -108,11 +109,13 @@ def _prompt(row: Mapping[str, Any]) -> tuple[str, str]:
         raise DataError(f"prompt: missing field {error}") from error
 
 
-def _run_by_problem(name: str, folder: Path, count: int) -> dict[str, RunOfProblem]:
+def _run_by_problem(run: Run, folder: Path, count: int) -> dict[str, RunOfProblem]:
     """Return what is shown of one run, with `count` samples of every problem."""
     scores: dict[str, list[Score]] = defaultdict(list)
+    tally = ScoreTally(column=run.results.column)
     for score in read_records(folder / SCORES, Score).values():
-        scores[score.problem_id].append(score)
+        rewarded = dataclasses.replace(score, reward=tally.reward_of(score))
+        scores[score.problem_id].append(rewarded)
     failures: Mapping[Key, FailedTest] = {}
     if (folder / FAILURES).is_file():
         failures = read_records(folder / FAILURES, FailedTest)
@@ -134,7 +137,7 @@ def _run_by_problem(name: str, folder: Path, count: int) -> dict[str, RunOfProbl
 
     return {
         problem_id: RunOfProblem(
-            name,
+            run.name,
             rewards_text([score.reward for score in scores[problem_id]]),
             tuple(map(shown_sample, of_problem)),
         )
