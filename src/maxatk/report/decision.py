@@ -14,6 +14,7 @@ from maxatk.report.tables import mean_cell
 from maxatk.statistics.power import pairs_needed
 
 _MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
+_LEAST_DIFFERENCE = 0.01  # in deviations: needs more than that; below may be rounding alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Decision:
         difference = float(differences.mean()) if len(differences) > 1 else 0.0
         if difference == 0:
             return ""
-        needed = pairs_needed(difference, float(differences.std(ddof=1)))
+        deviation = float(differences.std(ddof=1))
+        needed = pairs_needed(max(abs(difference), _LEAST_DIFFERENCE * deviation), deviation)
         if needed <= len(differences):
             return ""  # the correction for many tests has decided, not the number of problems
         count = f"about {needed:,}" if needed <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"
