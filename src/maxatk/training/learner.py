@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from maxatk.check import require
 from maxatk.objectives.objective import Objective
 from maxatk.training.groups import Groups
 from maxatk.training.values import group_values, mean_reward
@@ -49,7 +50,11 @@ class Learner:
                 where a trainer has lost samples, whose places are the last of the group.
             log_ratios: (P, n) in nats, where the sampler is not the policy that is trained.
             held_out: Whether nothing is trained on them, so that the scale does not move.
+
+        Raises InvalidValueError for texts that are not those of the groups, and as
+        `maxatk.advantages`.
         """
+        _check_texts(groups, texts)
         unscaled = groups.advantages(self.objective)
         if not held_out:
             # The scale is that of on-policy advantages: ratios would make it follow their noise.
@@ -78,3 +83,12 @@ class Learner:
     def load(self, checkpoint: Path) -> None:
         """Take over what `save` wrote; raise InvalidValueError where the scale is missing."""
         self._scale.load(checkpoint)
+
+
+def _check_texts(groups: Groups, texts: Sequence[Sequence[str]]) -> None:
+    """Raise InvalidValueError unless there are 1 to n completions of each group."""
+    prompts = len(groups.rewards)
+    require(len(texts) == prompts, "texts", f"a list of {prompts} groups", texts)
+    for group in texts:
+        allowed = f"1 to {groups.size} completions of each group"
+        require(1 <= len(group) <= groups.size, "texts", allowed, group)
