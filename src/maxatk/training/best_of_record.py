@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxatk.conversations import transcript
+from maxatk.folders import writable
 from maxatk.objectives.objective import Objective
+from maxatk.training.group_log import GROUPS, logged_rows
 from maxatk.training.groups import Groups
 from maxatk.training.keys import REWARD
 from maxatk.training.record import TrainingRecord
@@ -23,7 +25,8 @@ class BestOfRecord:
     """Writes groups.jsonl from the calls of a reward function of `best_of`.
 
     The steps are those of the column `trainer_state`, which TRL gives to reward functions; without
-    it each call is a step. What TRL has logged since the last call is written at the next one.
+    it each call is a step. What TRL has logged since the last call is written at the next one, also
+    where a training is resumed in between.
 
     Args:
         folder: The folder of the training.
@@ -34,6 +37,7 @@ class BestOfRecord:
         self._folder = Path(folder)
         self._objective = objective
         self._record: TrainingRecord | None = None  # from the first call on, which knows the step
+        self._state: Any = None  # of the trainer, which makes a new one for every training
         self._step = 0  # of the last call
         self._rows = 0  # of the trainer's log that are written
 
@@ -52,7 +56,7 @@ class BestOfRecord:
             return
         step = self._step + 1 if state is None else state.global_step + 1
         groups = Groups(rewards, k=self._objective.k)
-        if self._record is None or step < self._step:  # a training that begins, or goes back
+        if self._record is None or state is not self._state:
             self._record = TrainingRecord(
                 self._folder,
                 self._objective,
@@ -60,7 +64,8 @@ class BestOfRecord:
                 steps=getattr(state, "max_steps", None),
                 step=step - 1,
             )
-            self._rows = len(getattr(state, "log_history", ()))  # of before it was resumed
+            self._state = state
+            self._write_what_is_missing(self._record, state)
         self._step = step
         self._write_log_of_trainer(self._record, state)
         texts = _by_group([transcript(completion) for completion in completions], groups.size)
@@ -78,15 +83,30 @@ class BestOfRecord:
         row = {REWARD: mean_reward(rewards), **group_values(groups, values, texts)}
         self._record.log(step, row)
 
+    def _write_what_is_missing(self, record: TrainingRecord, state: Any) -> None:
+        """Write the rows that a checkpoint has kept and a killed process had not written yet."""
+        written = list(logged_rows(self._folder / GROUPS))
+        rows = getattr(state, "log_history", [])
+        for row in rows:
+            row_of_loss = writable(_of_loss(row))
+            if (row["step"], row_of_loss) not in written:
+                record.log(row["step"], row_of_loss)
+        self._rows = len(rows)
+
     def _write_log_of_trainer(self, record: TrainingRecord, state: Any) -> None:
         rows = getattr(state, "log_history", [])
         for row in rows[self._rows :]:
-            record.log(row["step"], {name: row[name] for name in row if _is_of_loss(name)})
+            record.log(row["step"], _of_loss(row))
         self._rows = len(rows)
 
 
-def _is_of_loss(name: str) -> bool:
-    return name != "step" and not name.startswith(_OF_ADVANTAGES)
+def _of_loss(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the trainer's log without its step and what it says of advantages."""
+    return {
+        name: value
+        for name, value in row.items()
+        if name != "step" and not name.startswith(_OF_ADVANTAGES)
+    }
 
 
 def _by_group(values: Sequence[Any], size: int) -> list[list[Any]]:

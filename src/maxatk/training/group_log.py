@@ -51,14 +51,15 @@ def training_log(folder: Path) -> list[dict[str, Any]] | None:
     record = read_training(folder) if (folder / TRAIN_RECORD).is_file() else {}
     if "log_history" not in record:
         if (folder / GROUPS).is_file():
-            return list(_logged_rows(folder / GROUPS))
+            return [row for _, row in logged_rows(folder / GROUPS)]
         checkpoint = last_checkpoint(folder)
         if checkpoint is not None:
             record = read_training(Path(checkpoint), TRAINER_STATE)
     return record.get("log_history", []) if record else None
 
 
-def _logged_rows(path: Path) -> Iterator[dict[str, Any]]:
+def logged_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield step and row of the log that a file holds; raises DataError for a damaged one."""
     for number, line in lines_of(path):
         head = head_of(line)
         if head is None or head.kind != "log":
@@ -67,7 +68,7 @@ def _logged_rows(path: Path) -> Iterator[dict[str, Any]]:
             row = json_value(line)["log"]
             if not isinstance(row, dict):
                 raise DataError(f"got {row!r:.60}")
-        yield row
+        yield head.step, row
 
 
 def prompt_key(prompt: str) -> str:
