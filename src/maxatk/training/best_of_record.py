@@ -11,7 +11,7 @@ import numpy as np
 from maxatk.conversations import transcript
 from maxatk.folders import writable
 from maxatk.objectives.objective import Objective
-from maxatk.training.group_log import GROUPS, logged_rows
+from maxatk.training.group_log import GROUPS, logged_rows, refuse_other_file
 from maxatk.training.groups import Groups
 from maxatk.training.keys import REWARD
 from maxatk.training.record import TrainingRecord
@@ -31,10 +31,13 @@ class BestOfRecord:
     Args:
         folder: The folder of the training.
         objective: What is trained for.
+
+    Raises InvalidValueError where the folder has a groups.jsonl that no training has written.
     """
 
     def __init__(self, folder: str | Path, objective: Objective) -> None:
         self._folder = Path(folder)
+        refuse_other_file(self._folder / GROUPS)
         self._objective = objective
         self._record: TrainingRecord | None = None  # from the first call on, which knows the step
         self._state: Any = None  # of the trainer, which makes a new one for every training
