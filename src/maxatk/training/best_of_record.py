@@ -72,8 +72,8 @@ class BestOfRecord:
         self._step = step
         self._write_log_of_trainer(self._record, state)
         texts = _by_group([transcript(completion) for completion in completions], groups.size)
-        lengths = [len(ids) for ids in columns.get("completion_ids") or ()]
-        ids = columns.get("problem_id") or columns.get("id") or ()
+        lengths = [len(tokens) for tokens in _first_of(columns, "completion_ids")]
+        ids = _first_of(columns, "problem_id", "id")
         self._record.add(
             step,
             groups,
@@ -110,6 +110,14 @@ def _of_loss(row: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if name != "step" and not name.startswith(_OF_ADVANTAGES)
     }
+
+
+def _first_of(columns: Mapping[str, Any], *names: str) -> Any:
+    """Return the first of these columns that is there, without entries where none is."""
+    for name in names:
+        if columns.get(name) is not None:
+            return columns[name]
+    return ()
 
 
 def _by_group(values: Sequence[Any], size: int) -> list[list[Any]]:
