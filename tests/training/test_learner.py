@@ -9,7 +9,7 @@ import torch
 from maxatk import METHODS, advantages
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import method_of
-from maxatk.training import Groups, Learner, Objective, ratio_values
+from maxatk.training import Groups, Learner, Objective, TrainingRecord, ratio_values
 from maxatk.training.rows import Rows
 
 NAN = float("nan")
@@ -176,6 +176,54 @@ def test_later_advantages_are_those_of_the_ratios_with_the_scale_of_the_batch(tm
     np.testing.assert_array_equal(resumed.advantages(groups, log_ratios), later)
     with pytest.raises(InvalidValueError, match="advantage_scale"):
         resumed.load(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"advantage_scale": "btach"}, "advantage_scale: unknown value 'btach'.*mean 'batch'"),
+        ({"max_weight": 7}, "max_weight: must be from 0 to 1, got 7"),
+        ({"k_schedule": "lienar"}, "k_schedule: unknown value 'lienar'.*mean 'linear'"),
+        ({"k": 2.0}, "k: must be a whole number from 1 to the group size, got 2.0"),
+        ({"method": "bon_loo"}, "method: unknown value 'bon_loo'"),
+    ],
+)
+def test_settings_that_are_never_allowed_are_refused_before_any_group(settings, message):
+    with pytest.raises(InvalidValueError, match=message):
+        learner(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k": 32}, r"k: must be a whole number from 1 to the group size \(4\), got 32"),
+        ({"k_schedule": "linear", "k_final": 99}, r"k_final: must be .*\(4\), got 99"),
+        ({"method": "bon_mean", "k": 4}, "k: 4 is the group size.*nothing would be trained"),
+    ],
+)
+def test_what_groups_are_too_small_for_is_refused_by_step_and_record(tmp_path, settings, message):
+    ours = learner(**settings)
+    groups = Groups(REWARDS, k=1)
+    with pytest.raises(InvalidValueError, match=message):
+        ours.step(groups, TEXTS)
+    with pytest.raises(InvalidValueError, match=message):
+        TrainingRecord(tmp_path / "out", ours.objective, group_size=4, steps=3)
+    assert not (tmp_path / "out").exists()
+    ours.step(groups, TEXTS, held_out=True)  # of an evaluation, which may have fewer samples
+
+
+def test_a_k_of_the_groups_beyond_their_size_is_refused():
+    with pytest.raises(InvalidValueError, match="k: must be at most the number of samples"):
+        learner().step(Groups(REWARDS, k=32), TEXTS)
+    step = learner().step(Groups(REWARDS, k=32), TEXTS, held_out=True)
+    np.testing.assert_array_equal(step.advantages, 4 * advantages(REWARDS, "bon_loo1", 4))
+
+
+def test_answers_in_the_groups_need_no_name_of_a_function():
+    answers = [[0, 1, 1, 0], [0, 1, 2, 0], [0, 0, 0, 0]]
+    step = learner(method="majority").step(Groups(REWARDS, 2, answers=answers), TEXTS)
+    expected = advantages(REWARDS, "majority", 2, answers=answers)
+    np.testing.assert_array_equal(step.advantages, 4 * expected)
 
 
 def test_held_out_groups_do_not_move_the_scale():

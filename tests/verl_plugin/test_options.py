@@ -138,7 +138,8 @@ def test_a_selection_orders_the_samples_and_is_not_rewarded():
         selection=[[3.0, 2.0, 4.0], [1.0, np.nan, 2.0]],
     )
     np.testing.assert_allclose(selected, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
-    unselected = advantages_of_rows(objective, list("xyxxyy"), rewards, k=2, group_size=3)
+    by_reward = Objective(method="bon_loo1", k=2)
+    unselected = advantages_of_rows(by_reward, list("xyxxyy"), rewards, k=2, group_size=3)
     assert np.abs(selected - unselected).max() > 0
 
 

@@ -84,12 +84,16 @@ class Groups:
         return has_signal
 
     def advantages(
-        self, objective: Objective, *, log_ratios: np.ndarray | None = None
+        self,
+        objective: Objective,
+        *,
+        log_ratios: np.ndarray | None = None,
+        held_out: bool = False,
     ) -> np.ndarray:
-        """Return the unscaled advantages (P, n) of an objective, raising as `maxatk.advantages`.
+        """Return the unscaled advantages (P, n) of an objective, raising as it does.
 
         `log_ratios` (P, n) are log pi_theta - log pi_sampled of whole samples in nats; None stands
-        for the policy that sampled.
+        for the policy that sampled. Groups that are `held_out` may be smaller than k.
         """
         return objective.advantages(
             self.rewards,
@@ -97,4 +101,5 @@ class Groups:
             log_ratios=log_ratios,
             selection=self.selection,
             answers=self.answers,
+            held_out=held_out,
         )

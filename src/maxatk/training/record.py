@@ -29,6 +29,9 @@ class TrainingRecord:
         step: The optimizer step that the training goes on from; later ones are dropped.
         most: The groups of a step that are kept, the first ones; shared by its rollout batches.
         batches: The rollout batches of an optimizer step.
+
+    Raises InvalidValueError for what the objective does not allow in groups of this size, and for a
+    groups.jsonl in the folder that no training has written.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class TrainingRecord:
         most: int = 8,
         batches: int = 1,
     ) -> None:
+        objective.check_group_size(group_size)
         about = {
             "method": objective.method,
             "k": objective.k,
