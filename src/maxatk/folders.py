@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import math
+import numbers
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -66,19 +67,36 @@ def known(row: Mapping[str, Any], key: str) -> float | None:
     return value if is_finite(value) else None
 
 
-def writable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a logged row with None for numbers that are not finite, which JSON lacks."""
-    floats = (name for name, value in row.items() if isinstance(value, float))
-    return {**row, **{name: known(row, name) for name in floats}}
+def writable(row: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a mapping as JSON has it, with what `json_of` makes of names and values."""
+    return {_name_of(name): json_of(value) for name, value in row.items()}
 
 
-def without_nan(value: Any) -> Any:
-    """Return a value of JSON, lists and mappings inside, with None for numbers that JSON lacks."""
-    if isinstance(value, dict):
-        return {name: without_nan(inner) for name, inner in value.items()}
+def json_of(value: Any) -> Any:
+    """Return what JSON has for a value, also inside lists and mappings.
+
+    Numbers, arrays and tensors become numbers of Python and lists of them, numbers that are not
+    finite None, and what JSON lacks, such as a date, its text.
+    """
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, numbers.Integral):  # of NumPy
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    if isinstance(value, Mapping):
+        return writable(value)
     if isinstance(value, (list, tuple)):
-        return [without_nan(inner) for inner in value]
-    return value if not isinstance(value, float) or math.isfinite(value) else None
+        return [json_of(inner) for inner in value]
+    if hasattr(value, "tolist"):  # of NumPy, torch and pandas
+        return json_of(value.tolist())
+    return str(value)
+
+
+def _name_of(name: Any) -> Any:
+    is_taken = name is None or isinstance(name, (str, int, float))  # which json makes text of
+    return name if is_taken else str(json_of(name))
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

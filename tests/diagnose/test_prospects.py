@@ -156,6 +156,7 @@ def test_what_is_not_allowed_is_refused(tmp_path):
         ("ks", (6,)): "^k: must be an integer from 1 to the 5 samples",
         ("best_of", 0): "^best_of: must be an integer of 1 or more, got 0",
         ("differences", (0.0,)): "^difference: must be positive, got 0.0",
+        ("differences", (1e-200,)): "^difference: must be .* or more in size, .*got 1e-200",
     }.items():
         with pytest.raises(InvalidValueError, match=message):
             prospects(folder, **dict([settings]))

@@ -88,8 +88,6 @@ def test_weights_that_vanish_in_a_large_group_give_zero():
 def test_results_beyond_floats_are_refused():
     with pytest.raises(InvalidValueError, match="rewards: too large"):
         order_at_k([[1e308] * 4], OrderWeights.harmonic())
-    with pytest.raises(InvalidValueError, match="log_ratios: too far apart"):
-        effective_sample_size([[700.0, 0.0, 0.0]], 2, clamp=None)
 
 
 def test_a_mean_of_rounding_is_no_mean_to_divide_by():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS, advantages
 from maxatk.objectives.objective import SCHEDULES, Objective
 from oracles import subsets
@@ -27,7 +28,8 @@ def objective(method="bon_loo1", k=3, **settings):
     progress=st.lists(st.floats(0, 1), min_size=2, max_size=5).map(sorted),
 )
 def test_k_moves_one_way_and_stays_between_its_ends(schedule, k, final, progress):
-    moving = objective(k=k, k_final=None if final == 1 else final, k_schedule=schedule)
+    k_final = None if final == 1 or schedule == "constant" else final
+    moving = objective(k=k, k_final=k_final, k_schedule=schedule)
     ks = [moving.k_at(share) for share in progress]
     assert all(min(k, final) <= k_now <= max(k, final) for k_now in ks)
     assert ks == sorted(ks, reverse=final < k)
@@ -67,9 +69,32 @@ def test_the_ends_of_a_mixture():
     np.testing.assert_array_equal(whole, advantages(REWARDS, "bon_loo1", 3))
 
 
-def test_groups_smaller_than_k_are_verified_as_a_whole():
-    whole = objective(k=8).advantages(REWARDS, 8, log_ratios=None)
+def test_held_out_groups_smaller_than_k_have_the_largest_k_they_can():
+    whole = objective(k=8).advantages(REWARDS, 8, held_out=True)
     np.testing.assert_array_equal(whole, advantages(REWARDS, "bon_loo1", 4))
+    below = objective("bon_centred", k=8).advantages(REWARDS, 8, held_out=True)
+    np.testing.assert_array_equal(below, advantages(REWARDS, "bon_centred", 3))
+    with pytest.raises(
+        InvalidValueError, match="k: must be at most the number of samples, got k=8"
+    ):
+        objective(k=8).advantages(REWARDS, 8)
+
+
+def test_a_selection_by_name_needs_scores():
+    selecting = objective(selection="judge")
+    with pytest.raises(InvalidValueError, match="selection: 'judge' needs scores"):
+        selecting.advantages(REWARDS, 3)
+    scored = selecting.advantages(REWARDS, 3, selection=-REWARDS)
+    np.testing.assert_array_equal(scored, advantages(REWARDS, "bon_loo1", 3, selection=-REWARDS))
+
+
+def problems(**settings):
+    """What is refused at once, or else in groups of four."""
+    try:
+        made = objective(**settings)
+    except InvalidValueError as error:
+        return str(error).split("\n")
+    return made.problems(4)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +167,7 @@ def test_groups_smaller_than_k_are_verified_as_a_whole():
     ],
 )
 def test_what_is_not_allowed_is_one_problem(settings, message):
-    (problem,) = objective(**settings).problems(4)
+    (problem,) = problems(**settings)
     assert re.search(message, problem)
 
 
@@ -152,8 +177,8 @@ def test_the_group_size_has_the_name_of_its_setting():
 
 
 def test_all_problems_are_found_at_once():
-    wrong = objective("grpo", k=0, form="x", k_schedule="linear", max_weight=2, delta_clamp=-1)
-    fields = {problem.partition(":")[0] for problem in wrong.problems(4)}
+    settings = {"k": 0, "form": "x", "k_schedule": "linear", "max_weight": 2, "delta_clamp": -1}
+    fields = {problem.partition(":")[0] for problem in problems(method="grpo", **settings)}
     assert fields == {"k", "form", "k_schedule", "max_weight", "delta_clamp"}
 
 

@@ -1,9 +1,11 @@
 """What must hold for any rewards: symmetry, ties, shifts, scales, signs and precision."""
 
+import itertools
+
 import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -210,6 +212,30 @@ def test_effective_sample_size_is_a_share(problem):
     share = effective_sample_size(logs, k)
     assert ((share > 0) & (share <= 1 + 1e-12)).all()
     np.testing.assert_allclose(effective_sample_size(0 * logs + 0.3, k), 1, rtol=1e-12)
+
+
+@settings(max_examples=60)
+@given(
+    logs=hnp.arrays(np.float64, 7, elements=st.floats(-1, 1)),
+    k=st.integers(1, 7),
+    spread=st.sampled_from([0.5, 60.0, 700.0, 1e5]),
+    clamp=st.sampled_from([None, 0.5, 1.0, 2.0]),
+)
+@example(logs=np.eye(1, 7)[0], k=4, spread=60.0, clamp=None)
+@example(logs=np.eye(1, 7)[0], k=2, spread=700.0, clamp=None)
+def test_effective_sample_size_equals_enumeration_however_far_ratios_are_apart(
+    logs, k, spread, clamp
+):
+    logs = spread * logs
+    clamped = logs
+    if clamp is not None:
+        least = np.log(1 - clamp) if clamp < 1 else -np.inf
+        clamped = np.clip(logs, least, np.log(1 + clamp))
+    of_subsets = np.array([sum(chosen) for chosen in itertools.combinations(clamped, k)])
+    weights = np.exp(of_subsets - of_subsets.max())
+    expected = weights.mean() ** 2 / (weights**2).mean()
+    got = effective_sample_size(logs[None], k, clamp=clamp)
+    np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-300)
 
 
 @settings(max_examples=80)

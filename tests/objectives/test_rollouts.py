@@ -211,3 +211,26 @@ def test_best_of_refuses_groups_of_different_numbers_of_rollouts():
         )
     with pytest.raises(InvalidValueError, match="rollouts: no column 'rollout'"):
         function(prompts=["x"] * 4, completions=[""] * 4)
+
+
+def of_lengths(completions, **_):
+    return [float(len(text)) for text in completions]
+
+
+def test_two_groups_of_one_prompt_are_told_apart_by_a_column_or_refused():
+    """Ids are unique within a group: those of the next group of the same prompt begin anew."""
+    call = {"prompts": ["p"] * 8, "completions": ["a", "bb", "ccc", "dddd"] * 2}
+    for rollouts in ([0, 0, 1, 2] * 2, np.array([0, 0, 1, 2] * 2), [0, 1, 0, 2, 3, 4, 5, 6]):
+        with pytest.raises(InvalidValueError, match=r"best_of: rollouts: 0 comes back .*groups="):
+            best_of(of_lengths, k=1, rollouts="r", rollout_reward="sum")(**call, r=rollouts)
+    apart = best_of(of_lengths, k=1, rollouts="r", rollout_reward="sum", groups="g")
+    values = apart(**call, r=[0, 0, 1, 2] * 2, g=[0] * 4 + [1] * 4)
+    # The rollouts of each group are worth 3, 3 and 4: three times A_i = (r_i - mean of others) / 3.
+    np.testing.assert_allclose(values, [-0.5, -0.5, -0.5, 1.0] * 2)
+
+
+@pytest.mark.parametrize("rollouts", [[[1], [1], [2], [2]], [([1],)] * 4, "abcd", None])
+def test_rollouts_that_cannot_be_told_apart_are_refused(rollouts):
+    function = best_of(of_lengths, k=1, rollouts="r")
+    with pytest.raises(InvalidValueError, match="best_of: rollouts: must be a list of hashable"):
+        function(prompts=["p"] * 4, completions=list("abcd"), r=rollouts)

@@ -92,6 +92,19 @@ def test_too_few_problems_are_said_with_how_many_would_do(make):
     assert "cannot tell" not in decide(load_comparison(same)).advice(8)
 
 
+def test_a_difference_of_rounding_alone_is_none(make):
+    ids = [f"p{i}" for i in range(10)]
+    base = make(1, 0.3, 0.1, ids=ids)
+    turned = copy.deepcopy(base)  # each value at another problem: the means differ by rounding
+    order = np.random.default_rng(2).permutation(10)
+    for values in turned["per_problem"]["max@k"].values():
+        values[:] = [values[place] for place in order]
+    comparison = load_comparison({"base": base, "turned": turned})
+    of_base, of_turned = (comparison.run(name).values("max@k", [1]) for name in ("base", "turned"))
+    assert 0 < abs((of_turned - of_base).mean()) < 1e-15
+    assert "cannot tell" not in decide(comparison).advice(1)
+
+
 def test_words_and_strips_say_what_was_decided(decision):
     first, *others = decision.sentences
     assert re.fullmatch(r"For N = 1 to \d+: sharp\.", first)

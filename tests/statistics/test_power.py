@@ -126,6 +126,21 @@ def test_what_no_plan_can_be_made_of_is_refused(changes, message):
         problems_needed(plan.pop("difference"), **plan)
 
 
-def test_pairs_of_a_negative_deviation_are_refused():
-    with pytest.raises(InvalidValueError, match=r"deviation: must be at least 0, got -0\.1"):
-        pairs_needed(0.1, -0.1)
+@pytest.mark.parametrize(
+    ("difference", "deviation", "message"),
+    [
+        (0.1, -0.1, r"deviation: must be at least 0, got -0\.1"),
+        (0.1, np.inf, "deviation: must be finite, got inf"),
+        (0.1, np.nan, "deviation: must be at least 0, got nan"),
+        (1e-12, 0.3, r"difference: must be 8\.4e-07 or more in size.*got 1e-12"),
+        (-1e-200, 0.3, "difference: must be .*got -1e-200"),
+        (5e-324, 1e308, "difference: must be .*got 5e-324"),
+    ],
+)
+def test_numbers_that_no_count_of_pairs_goes_with_are_refused(difference, deviation, message):
+    with pytest.raises(InvalidValueError, match=message):
+        pairs_needed(difference, deviation)
+
+
+def test_the_smallest_difference_that_is_taken_needs_a_trillion_pairs():
+    assert pairs_needed(8.41e-7, 0.3) == pytest.approx(1e12, rel=0.01)

@@ -175,6 +175,65 @@ def test_the_record_goes_on_where_a_training_is_resumed(tmp_path, model_folder, 
     assert [line["step"] for line in lines if "max@2" in line.get("log", {})] == [1, 2, 3, 4, 5]
 
 
+class Interrupted(Exception):
+    """What ends a training in a notebook, as Ctrl-C does."""
+
+
+class InterruptedTrainer(GRPOTrainer):
+    """TRL's trainer, which is interrupted in the backward pass of one step."""
+
+    interrupted_at = None
+
+    def training_step(self, *arguments, **settings):
+        loss = super().training_step(*arguments, **settings)
+        if self.state.global_step + 1 == self.interrupted_at:
+            raise Interrupted
+        return loss
+
+
+def recorded_steps(folder, key):
+    """The steps of the rows of the log that have a key."""
+    lines = [json.loads(line) for line in (folder / "groups.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if key in line.get("log", {})]
+
+
+def test_the_same_function_and_trainer_go_on_behind_an_interrupted_step(
+    tmp_path, model_folder, prompts
+):
+    args = plain_config(tmp_path, max_steps=4, save_strategy="steps", save_steps=2)
+    reward = best_of(text_reward, k=2, folder=tmp_path)
+    trainer = make(InterruptedTrainer, args, reward, model_folder, prompts)
+    trainer.interrupted_at = 3
+    with pytest.raises(Interrupted):
+        trainer.train()
+    assert recorded_steps(tmp_path, "max@2") == [1, 2, 3]
+    trainer.interrupted_at = None
+    trainer.train(resume_from_checkpoint=True)
+    assert recorded_steps(tmp_path, "max@2") == [1, 2, 3, 4]
+    watched = WatchedTraining(tmp_path)
+    assert {step: len(groups) for step, groups in watched.groups.items()} == dict.fromkeys(
+        range(1, 5), 2
+    )
+
+
+def test_a_training_killed_right_behind_a_checkpoint_keeps_the_loss_of_its_step(
+    tmp_path, model_folder, prompts
+):
+    def trainer(steps):
+        args = plain_config(tmp_path, max_steps=steps, save_strategy="steps", save_steps=1)
+        reward = best_of(text_reward, k=2, folder=tmp_path)
+        return make(GRPOTrainer, args, reward, model_folder, prompts)
+
+    trainer(3).train()  # what is there when a process is killed between checkpoint 3 and step 4
+    assert recorded_steps(tmp_path, "loss") == [1, 2]
+    resumed = trainer(5)
+    resumed.train(resume_from_checkpoint=True)
+    assert recorded_steps(tmp_path, "loss") == [1, 2, 3, 4]
+    losses = [row["loss"] for row in training_log(tmp_path) if "loss" in row]
+    of_trainer = [row["loss"] for row in resumed.state.log_history if "loss" in row]
+    assert losses == of_trainer[:4]
+
+
 def test_samples_of_an_evaluation_set_are_not_recorded(tmp_path, model_folder, prompts):
     changes = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8}
     trainer = GRPOTrainer(

@@ -4,11 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
 from maxatk import METHODS, advantages
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import method_of
-from maxatk.training import Groups, Learner, Objective, ratio_values
+from maxatk.training import Groups, Learner, Objective, TrainingRecord, ratio_values
 from maxatk.training.rows import Rows
 
 NAN = float("nan")
@@ -35,6 +36,70 @@ def test_a_step_has_the_advantages_of_the_package_times_the_scale(method):
     summed = row.scale == "none" and not row.credit_row.per_sample
     expected = (4 if summed else 1) * advantages(REWARDS, method, 2)
     np.testing.assert_array_equal(step.advantages, expected)
+
+
+FORMS = {
+    "integers": np.array([[0, 1, 1, 0], [1, 1, 0, 1]]),
+    "truth values": np.array([[False, True, True, False], [True, True, False, True]]),
+    "lists": [[0, 1, 1, 0], [1, 1, 0, 1]],
+    "objects": np.array([[0.0, 1, 1, 0], [1, True, np.float32(0), 1]], dtype=object),
+    "half precision": np.array([[0, 1, 1, 0], [1, 1, 0, 1]], dtype=np.float16),
+    "a tensor": torch.tensor([[0, 1, 1, 0], [1, 1, 0, 1]]),
+}
+
+
+@pytest.mark.parametrize("rewards", FORMS.values(), ids=FORMS)
+def test_numbers_of_every_form_are_rewards(rewards):
+    texts = [list("abcd"), list("efgh")]
+    step = learner().step(Groups(rewards, k=2, masked=rewards), texts)
+    floats = np.array([[0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 1.0]])
+    expected = learner().step(Groups(floats, k=2, masked=floats == 1), texts)
+    np.testing.assert_array_equal(step.advantages, 4 * advantages(floats, "bon_loo1", 2))
+    np.testing.assert_array_equal(step.advantages, expected.advantages)
+    assert step.metrics == expected.metrics
+    assert step.mean_reward == 0.625
+
+
+def test_none_is_a_sample_without_a_reward():
+    step = learner().step(Groups([[0.0, None, 1.0, 0.5]], k=2), [list("abcd")])
+    assert step.metrics["frac_without_reward"] == 0.25
+    np.testing.assert_array_equal(
+        step.advantages, 4 * advantages([[0.0, NAN, 1.0, 0.5]], "bon_loo1", 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"rewards": [0.0, 1.0]}, r"rewards: must be of shape \(prompts, samples\), got \(2,\)"),
+        ({"rewards": [["0", "1"]]}, "rewards: must be an array of numbers"),
+        ({"rewards": [[0.0, 1.0], [1.0]]}, "rewards: must be an array of numbers"),
+        ({"selection": [1.0, 2.0]}, r"selection: must be of the shape of the rewards \(1, 2\)"),
+        ({"answers": [["a", "b"]]}, "answers: must be an array of numbers"),
+        ({"masked": [[True]]}, r"masked: must be of the shape .*got \(1, 1\)"),
+        ({"marks": [[0.0, 1.0, 1.0]]}, r"marks: must be of the shape .*got \(1, 3\)"),
+        ({"k": 0}, "k: must be an integer >= 1, got 0"),
+    ],
+)
+def test_columns_of_other_shapes_are_refused(fields, message):
+    with pytest.raises(InvalidValueError, match=message):
+        Groups(**{"rewards": [[0.0, 1.0]], "k": 1, **fields})
+
+
+def test_texts_that_are_not_those_of_the_groups_are_refused():
+    groups = Groups(REWARDS, 2)
+    with pytest.raises(InvalidValueError, match="texts: must be a list of 3 groups"):
+        learner().step(groups, TEXTS[:2])
+    for wrong in ([], list("abcde")):
+        with pytest.raises(InvalidValueError, match="texts: must be 1 to 4 completions of each"):
+            learner().step(groups, [*TEXTS[:2], wrong])
+
+
+def test_ratios_may_be_lists():
+    listed = ratio_values([[0.0, 0.1]], clamp=0.5, k=2)
+    assert listed == ratio_values(np.array([[0.0, 0.1]]), clamp=0.5, k=2)
+    with pytest.raises(InvalidValueError, match="log_ratios: must have shape"):
+        ratio_values([0.0, 0.1], clamp=0.5, k=2)
 
 
 def test_a_step_logs_what_enumeration_says_of_the_groups():
@@ -111,6 +176,54 @@ def test_later_advantages_are_those_of_the_ratios_with_the_scale_of_the_batch(tm
     np.testing.assert_array_equal(resumed.advantages(groups, log_ratios), later)
     with pytest.raises(InvalidValueError, match="advantage_scale"):
         resumed.load(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"advantage_scale": "btach"}, "advantage_scale: unknown value 'btach'.*mean 'batch'"),
+        ({"max_weight": 7}, "max_weight: must be from 0 to 1, got 7"),
+        ({"k_schedule": "lienar"}, "k_schedule: unknown value 'lienar'.*mean 'linear'"),
+        ({"k": 2.0}, "k: must be a whole number from 1 to the group size, got 2.0"),
+        ({"method": "bon_loo"}, "method: unknown value 'bon_loo'"),
+    ],
+)
+def test_settings_that_are_never_allowed_are_refused_before_any_group(settings, message):
+    with pytest.raises(InvalidValueError, match=message):
+        learner(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k": 32}, r"k: must be a whole number from 1 to the group size \(4\), got 32"),
+        ({"k_schedule": "linear", "k_final": 99}, r"k_final: must be .*\(4\), got 99"),
+        ({"method": "bon_mean", "k": 4}, "k: 4 is the group size.*nothing would be trained"),
+    ],
+)
+def test_what_groups_are_too_small_for_is_refused_by_step_and_record(tmp_path, settings, message):
+    ours = learner(**settings)
+    groups = Groups(REWARDS, k=1)
+    with pytest.raises(InvalidValueError, match=message):
+        ours.step(groups, TEXTS)
+    with pytest.raises(InvalidValueError, match=message):
+        TrainingRecord(tmp_path / "out", ours.objective, group_size=4, steps=3)
+    assert not (tmp_path / "out").exists()
+    ours.step(groups, TEXTS, held_out=True)  # of an evaluation, which may have fewer samples
+
+
+def test_a_k_of_the_groups_beyond_their_size_is_refused():
+    with pytest.raises(InvalidValueError, match="k: must be at most the number of samples"):
+        learner().step(Groups(REWARDS, k=32), TEXTS)
+    step = learner().step(Groups(REWARDS, k=32), TEXTS, held_out=True)
+    np.testing.assert_array_equal(step.advantages, 4 * advantages(REWARDS, "bon_loo1", 4))
+
+
+def test_answers_in_the_groups_need_no_name_of_a_function():
+    answers = [[0, 1, 1, 0], [0, 1, 2, 0], [0, 0, 0, 0]]
+    step = learner(method="majority").step(Groups(REWARDS, 2, answers=answers), TEXTS)
+    expected = advantages(REWARDS, "majority", 2, answers=answers)
+    np.testing.assert_array_equal(step.advantages, 4 * expected)
 
 
 def test_held_out_groups_do_not_move_the_scale():

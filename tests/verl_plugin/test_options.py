@@ -137,7 +137,8 @@ def test_a_selection_orders_the_samples_and_is_not_rewarded():
         selection=[[3.0, 2.0, 4.0], [1.0, np.nan, 2.0]],
     )
     np.testing.assert_allclose(selected, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
-    unselected = advantages_of_rows(objective, rows, rewards, k=2)
+    by_reward = Objective(method="bon_loo1", k=2)
+    unselected = advantages_of_rows(by_reward, rows, rewards, k=2)
     assert np.abs(selected - unselected).max() > 0
 
 

@@ -66,8 +66,10 @@ def prospects(
     """
     for n in ns:
         whole("n", n, 2)
+    seeds = {}
     for difference in differences:
         positive("difference", difference)
+        seeds[difference] = pairs_needed(difference, _SEED_SPREAD)
     tally = scores_of_folder(folder)
     rewards, _ = tally.rewards(tally.problem_ids)
     rewards = rewards[~np.isnan(rewards).all(axis=1)]
@@ -92,7 +94,7 @@ def prospects(
                 "difference": difference,
                 "k": k,
                 "problems": _problems_needed(difference, k, fewest, chances),
-                "seeds": pairs_needed(difference, _SEED_SPREAD),
+                "seeds": seeds[difference],
             }
             for difference in differences
             for k in ks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -16,7 +17,7 @@ from maxatk.objectives.methods import Method, as_method, check_group_size
 from maxatk.objectives.rollouts import RolloutLayout, RolloutReward, sample_layout
 from maxatk.objectives.scales import divisors_of
 from maxatk.objectives.subsets import shares_of_draws
-from maxatk.objectives.symmetric import all_means
+from maxatk.objectives.symmetric import log_means
 
 Form: TypeAlias = Literal["ppo", "reinforce"]
 
@@ -122,17 +123,36 @@ def _samples_needed(method: Method, k: int, width: int) -> int:
 
 def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | None) -> FloatArray:
     """Return rho - 1 within the clamp, (P, n), 0 for unscorable samples; (1, 1) on-policy."""
-    allowed = clamp is None or (is_number(clamp) and clamp >= 0)
-    require(allowed, "clamp", "a number >= 0 or None", clamp)
+    _check_clamp(clamp)
     if logs is None:
         return np.zeros((1, 1))
     logs = np.where(np.isnan(rows), 0.0, logs)
-    wrong = ~np.isfinite(logs)
-    if wrong.any():
-        raise InvalidValueError(f"log_ratios: must be finite, got {logs[wrong][0]}")
+    _refuse_infinite(logs)
     deltas = np.expm1(np.clip(logs, *_LOG_RATIOS))
     clamped: FloatArray = deltas if clamp is None else np.clip(deltas, -clamp, clamp)
     return clamped
+
+
+def _clamped_logs(logs: FloatArray, clamp: float | None) -> FloatArray:
+    """Return log rho where |rho - 1| is within the clamp, (P, n)."""
+    _check_clamp(clamp)
+    _refuse_infinite(logs)
+    if clamp is None:
+        return logs
+    least = math.log1p(-clamp) if clamp < 1 else -math.inf
+    clamped: FloatArray = np.clip(logs, least, math.log1p(clamp))
+    return clamped
+
+
+def _check_clamp(clamp: float | None) -> None:
+    allowed = clamp is None or (is_number(clamp) and clamp >= 0)
+    require(allowed, "clamp", "a number >= 0 or None", clamp)
+
+
+def _refuse_infinite(logs: FloatArray) -> None:
+    wrong = ~np.isfinite(logs)
+    if wrong.any():
+        raise InvalidValueError(f"log_ratios: must be finite, got {logs[wrong][0]}")
 
 
 def _of_rows(
@@ -168,25 +188,19 @@ def effective_sample_size(
 ) -> FloatArray:
     """Return the effective share of k-subsets, (mean rho(I))^2 / mean rho(I)^2: (P, n) to (P,).
 
-    It is 1 on-policy and near 0 where few subsets carry the estimate. Errors as in `advantages`.
+    It is 1 on-policy and near 0 where few subsets carry the estimate. Errors as in `advantages`,
+    but for ratios that are far apart, whose products have no float: their share has one.
     """
     size = as_k(k)
     logs = as_floats("log_ratios", log_ratios)
     if logs.ndim != 2:
         raise InvalidValueError(f"log_ratios: must have shape (prompts, samples), got {logs.shape}")
     refuse_k_above(size, logs.shape[1])
-    ratios = 1 + _clamped_deltas(np.zeros_like(logs), logs, clamp)
-    ratios /= ratios.max(axis=-1, keepdims=True)
-    squares = ratios**2
-    # Each is divided by its mean: the k-th powers of large and of small ratios leave floats.
-    mean = ratios.mean(axis=-1)
-    mean_square = squares.mean(axis=-1)
-    both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
-    first, second = all_means(both, size).reshape(2, -1)  # one pass: its steps are what it costs
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # refused below
-        share: FloatArray = first**2 / second * (mean**2 / mean_square) ** size
-    if not np.isfinite(share).all():
-        raise InvalidValueError("log_ratios: too far apart (a smaller clamp helps)")
+    logs = _clamped_logs(logs, clamp)
+    logs = logs - logs.max(axis=-1, keepdims=True)  # a factor of all ratios changes no share
+    both = np.concatenate([logs, 2 * logs])
+    mean, mean_square = log_means(both, size).reshape(2, -1)  # one pass: its steps are the cost
+    share: FloatArray = np.exp(np.minimum(2 * mean - mean_square, 0.0))
     return share
 
 

@@ -91,7 +91,11 @@ class AdvantageScale:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
-    """The settings of what is trained for: max_weight * max@k + (1 - max_weight) * max@1."""
+    """The settings of what is trained for: max_weight * max@k + (1 - max_weight) * max@1.
+
+    Raises InvalidValueError, with a line for each, for settings that are wrong in groups of any
+    size; `problems` finds those that are wrong in groups of one size.
+    """
 
     method: str | Mapping[str, Any]  # a name in `METHODS`, or a mapping for `method_of`
     k: int  # of a method that has no k, for the log
@@ -104,16 +108,32 @@ class Objective:
     selection: str | None = None  # name of the score that selects
     answers: str | None = None  # name of the function that reads answers
 
-    def problems(self, group_size: int, *, called: str = "the group size") -> list[str]:
-        """Return what is not allowed in groups of that many samples: field, value, remedy."""
-        wrong = list(self._wrong_settings(group_size, called))
+    def __post_init__(self) -> None:
+        wrong = list(self._wrong_settings())
         try:
-            method = self._method
+            wrong += self._without_effect(self._method)
         except InvalidValueError as error:
             text = str(error)
-            return [*wrong, text if text.startswith("method") else f"method: {text}"]
-        wrong += self._without_effect(method)
-        return wrong or list(self._beyond_the_group(method, group_size, called))
+            wrong.append(text if text.startswith("method") else f"method: {text}")
+        if wrong:
+            raise InvalidValueError("\n".join(wrong))
+
+    def problems(self, group_size: int, *, called: str = "the group size") -> list[str]:
+        """Return what is not allowed in groups of that many samples: field, value, remedy.
+
+        A method on answers needs the name of the function that reads them, too.
+        """
+        wrong = list(self._in_groups_of(group_size, called))
+        if self._method.credit_row.needs_answers and self.answers is None:
+            wanted = f"a function module:name with the method {self.method!r}"
+            wrong.insert(0, f"answers: must be {wanted}, got None")
+        return wrong
+
+    def check_group_size(self, group_size: int) -> None:
+        """Raise InvalidValueError for what is not allowed in groups of that many samples."""
+        wrong = list(self._in_groups_of(group_size, "the group size"))
+        if wrong:
+            raise InvalidValueError("\n".join(wrong))
 
     @functools.cached_property
     def _method(self) -> Method:  # whose statistic may come from a file, which is run once
@@ -146,8 +166,21 @@ class Objective:
         log_ratios: np.ndarray | None = None,
         selection: np.ndarray | None = None,
         answers: np.ndarray | None = None,
+        held_out: bool = False,
     ) -> np.ndarray:
-        """Return `maxatk.advantages`, all (P, n); smaller groups have the largest k they can."""
+        """Return `maxatk.advantages`, all (P, n).
+
+        Groups that are `held_out`, on which nothing is trained, may be smaller than k: they have
+        the largest k they can. Raises InvalidValueError for others, and for a selection without
+        scores.
+        """
+        if self.selection is not None and selection is None:
+            raise InvalidValueError(
+                f"selection: {self.selection!r} needs scores in the groups, which select a sample; "
+                "allowed without: None"
+            )
+        if held_out:
+            k = min(k, self._method.largest_k(rewards.shape[1]))
         advantages_of = functools.partial(
             advantages,
             rewards,
@@ -158,25 +191,34 @@ class Objective:
             form=self.form,
             clamp=self.delta_clamp,
         )
-        of_best = advantages_of(min(k, self._method.largest_k(rewards.shape[1])))
+        of_best = advantages_of(k)
         if self.max_weight == 1.0:
             return of_best
         of_mean = advantages_of(1)
         mixed: np.ndarray = self.max_weight * of_best + (1 - self.max_weight) * of_mean
         return mixed
 
-    def _wrong_settings(self, group_size: int, called: str) -> Iterator[str]:
+    def _in_groups_of(self, group_size: int, called: str) -> Iterator[str]:
+        """Yield what is not allowed in groups of that many samples."""
+        beyond = False
+        for field, k in (("k", self.k), ("k_final", self.k_final)):
+            if k is not None and k > group_size:
+                beyond = True
+                yield f"{field}: must be a whole number from 1 to {called} ({group_size}), got {k}"
+        if not beyond:
+            yield from self._beyond_the_group(self._method, group_size, called)
+
+    def _wrong_settings(self) -> Iterator[str]:
         allowed_names = {"form": get_args(Form), "k_schedule": SCHEDULES, "advantage_scale": SCALES}
         for field, names in allowed_names.items():
             name = getattr(self, field)
             if not isinstance(name, str) or name not in names:
                 yield str(unknown_name(field, str(name), names))
-        allowed = f"a whole number from 1 to {called} ({group_size})"
         for field, k in (("k", self.k), ("k_final", self.k_final)):
             if field == "k_final" and k is None:
                 continue
-            if not (is_whole(k, 1) and k <= group_size):
-                yield f"{field}: must be {allowed}, got {k!r}"
+            if not is_whole(k, 1):
+                yield f"{field}: must be a whole number from 1 to the group size, got {k!r}"
         if self.k_final is not None and self.k_schedule == "constant":
             yield f"k_final: {self.k_final!r} needs a k_schedule; allowed: linear, cosine"
         if not (is_number(self.max_weight) and 0 <= self.max_weight <= 1):
@@ -186,7 +228,7 @@ class Objective:
             yield f"delta_clamp: must be a positive number or None, got {clamp!r}"
 
     def _without_effect(self, method: Method) -> Iterator[str]:
-        """Yield the settings that the method has no use for, and the answers that it lacks."""
+        """Yield the settings that the method has no use for."""
         credit = method.credit_row
         name = f"the method {self.method!r}"
         for field, idle in (("k_schedule", "constant"), ("max_weight", 1.0)):
@@ -201,9 +243,8 @@ class Objective:
                 f"selection: {self.selection!r} has no effect on {name}, which orders no samples; "
                 "allowed with it: None"
             )
-        if credit.needs_answers == (self.answers is None):
-            wanted = "a function module:name" if credit.needs_answers else "None"
-            yield f"answers: must be {wanted} with {name}, got {self.answers!r}"
+        if self.answers is not None and not credit.needs_answers:
+            yield f"answers: must be None with {name}, got {self.answers!r}"
 
     def _beyond_the_group(self, method: Method, group_size: int, called: str) -> Iterator[str]:
         """Yield what the method has no advantages for, or only those that are 0."""

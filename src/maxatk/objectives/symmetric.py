@@ -45,9 +45,23 @@ def prefix_means(ratios: FloatArray, size: int) -> FloatArray:
     return result
 
 
-def all_means(ratios: FloatArray, size: int) -> FloatArray:
-    """Return the mean of rho(J) over all `size`-subsets J, ratios (P, n) to (P,)."""
-    means: FloatArray = prefix_means(np.pad(ratios, [(0, 0), (0, 1)]), size)[:, -1]
+def log_means(log_ratios: FloatArray, size: int) -> FloatArray:
+    """Return the logarithm of the mean of rho(J) over all `size`-subsets J, (P, n) to (P,).
+
+    The recurrence of this module in logarithms: products far beyond floats have one too.
+    """
+    prompts, n = log_ratios.shape
+    columns = np.ascontiguousarray(log_ratios.T)
+    row = np.full((size + 1, prompts), -np.inf)
+    row[0] = 0.0
+    for j in range(1, n + 1):
+        reach = _reach(j, n + 1, size)
+        share = np.arange(reach.start, reach.stop)[:, None] / j
+        with np.errstate(divide="ignore"):  # of all j samples, all are in
+            without = row[reach] + np.log1p(-share)
+        within = row[reach.start - 1 : reach.stop - 1] + np.log(share) + columns[j - 1]
+        row[reach] = np.logaddexp(without, within)
+    means: FloatArray = row[size]
     return means
 
 

@@ -15,6 +15,7 @@ from maxatk.statistics.intervals import ROUNDING
 from maxatk.statistics.power import pairs_needed
 
 _MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
+_LEAST_DIFFERENCE = 0.01  # in deviations: a smaller one needs more than `_MOST_NEEDED`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Decision:
         difference = float(differences.mean()) if len(differences) > 1 else 0.0
         if abs(difference) < ROUNDING:
             return ""
-        needed = pairs_needed(difference, float(differences.std(ddof=1)))
+        deviation = float(differences.std(ddof=1))
+        needed = pairs_needed(max(abs(difference), _LEAST_DIFFERENCE * deviation), deviation)
         if needed <= len(differences):
             return ""  # the correction for many tests has decided, not the number of problems
         count = f"about {needed:,}" if needed <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"

@@ -15,6 +15,7 @@ from maxatk.statistics.intervals import FloatArray, t_quantile
 
 _QUANTILES = (1 - 0.05 / 2, 0.8)  # a two-sided test at the level 0.05, and its power
 _SCATTER = 0.8  # of log odds: spreads differences as training did in the study of five seeds
+_MOST_PAIRS = 10**12  # beyond which quantiles of t, as exact as they are, no longer say how many
 _FARTHEST = 60.0  # a shift of log odds that leaves no chance but 0 and 1
 
 
@@ -23,17 +24,22 @@ def pairs_needed(difference: float, deviation: float) -> int:
 
     `deviation` is that of the differences of single pairs: of problems, or of seeds. n is
     ((t_{0.975} + t_{0.8}) deviation / difference)^2 with n - 1 degrees of freedom: the chance to
-    find it is 0.8. Raises InvalidValueError for a difference of 0 and a negative deviation.
+    find it is 0.8. Raises InvalidValueError for a difference of 0, a deviation that is negative or
+    not finite, and a difference so much smaller than it that 10^12 pairs are too few.
     """
     finite = difference != 0 and math.isfinite(difference)
     require(finite, "difference", "finite and not 0", difference)
     at_least("deviation", deviation, 0)
+    require(math.isfinite(deviation), "deviation", "finite", deviation)
+    quantiles_of_normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
+    least = quantiles_of_normal * deviation / math.sqrt(_MOST_PAIRS)
+    allowed = f"{least:.3g} or more in size, which {_MOST_PAIRS:,} pairs show"
+    require(abs(difference) >= least, "difference", allowed, difference)
 
     def needed_by_t(pairs: int) -> float:
         quantiles = (float(t_quantile(chance, pairs - 1)) for chance in _QUANTILES)
         return float((sum(quantiles) * deviation / difference) ** 2)
 
-    quantiles_of_normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
     needed_by_normal = (quantiles_of_normal * deviation / difference) ** 2
     # t needs some more than the normal distribution: twice as many until they do, then the fewest.
     enough = max(2, math.ceil(needed_by_normal))

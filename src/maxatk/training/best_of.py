@@ -65,7 +65,8 @@ def best_of(
         groups: The column whose runs of equal values are whole groups; the prompts if not given.
         rollouts: The column with the rollout of each row, where a rollout has several rows. Then n
             counts rollouts, and every row gets the value of its rollout. The trainer has to take
-            the values as they are, since their mean over the rows of a group is not 0.
+            the values as they are, since their mean over the rows of a group is not 0. Without
+            `groups` the rows of a rollout must follow each other.
         rollout_reward: As for `advantages`, where the rows of a rollout have different rewards.
         folder: Where groups.jsonl is written, which `maxatk view` and `maxatk diagnose` read: the
             first groups of every step, and the log. One function has it for itself.
@@ -193,16 +194,18 @@ class _Rewards:
     def _of_rollouts(self, rewards: FloatArray, ids: Any, columns: Any) -> FloatArray:
         """Return n A_i (N,) where a rollout may have several rows and n counts rollouts."""
         _samples_shown(columns)  # for its refusals: rows say nothing of the number of rollouts
-        rollouts = _column("rollouts", self.rollouts, columns)
+        rollouts = _rollouts(_column("rollouts", self.rollouts, columns))
         _check_length("groups", ids, len(rewards))
         _check_length("rollouts", rollouts, len(rewards))
         group_of_row: list[int] = []
         rollouts_of_group: list[int] = []
         pairs = zip(ids, rollouts, strict=True)
         for group, (_, run) in enumerate(itertools.groupby(pairs, key=_id_of_group)):
-            rows = list(run)
-            group_of_row += [group] * len(rows)
-            rollouts_of_group.append(len({rollout for _, rollout in rows}))
+            rollouts_of_rows = [rollout for _, rollout in run]
+            if self.groups is None:
+                _refuse_return(rollouts_of_rows)
+            group_of_row += [group] * len(rollouts_of_rows)
+            rollouts_of_group.append(len(set(rollouts_of_rows)))
         size = rollouts_of_group[0]
         if set(rollouts_of_group) != {size}:
             raise InvalidValueError(
@@ -261,6 +264,39 @@ def _check_length(field: str, ids: Any, expected: int) -> None:
     """Raise InvalidValueError where there is not one id for each completion."""
     if len(ids) != expected:
         raise InvalidValueError(f"best_of: {field}: {len(ids)} ids for {expected} completions")
+
+
+def _rollouts(column: Any) -> list[Any]:
+    """Return the ids of a column; raise InvalidValueError for what does not name a rollout."""
+    ids = returned_list(column)
+    if ids is None or not all(map(_is_hashable, ids)):
+        allowed = "a list of hashable ids, one a completion"
+        raise InvalidValueError(f"best_of: rollouts: must be {allowed}, got {shown(column)}")
+    return ids
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _refuse_return(rollouts: list[Any]) -> None:
+    """Raise InvalidValueError where a rollout comes back after others among equal prompts.
+
+    That is a second group of the same prompt, whose ids begin anew, or rows in another order.
+    """
+    ended = set()
+    for rollout, _ in itertools.groupby(rollouts):
+        if rollout in ended:
+            raise InvalidValueError(
+                f"best_of: rollouts: {rollout!r} comes back after others in a run of equal "
+                "prompts, which may be two groups; allowed: groups='column' with a column that "
+                "tells the groups apart, or the rows of a rollout one after the other"
+            )
+        ended.add(rollout)
 
 
 def _weighted_sum(by_function: list[FloatArray], shares: list[float]) -> FloatArray:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxatk.conversations import transcript
+from maxatk.folders import writable
 from maxatk.objectives.objective import Objective
+from maxatk.training.group_log import GROUPS, logged_rows, refuse_other_file
 from maxatk.training.groups import Groups
 from maxatk.training.keys import REWARD
 from maxatk.training.record import TrainingRecord
@@ -23,17 +25,22 @@ class BestOfRecord:
     """Writes groups.jsonl from the calls of a reward function of `best_of`.
 
     The steps are those of the column `trainer_state`, which TRL gives to reward functions; without
-    it each call is a step. What TRL has logged since the last call is written at the next one.
+    it each call is a step. What TRL has logged since the last call is written at the next one, also
+    where a training is resumed in between.
 
     Args:
         folder: The folder of the training.
         objective: What is trained for.
+
+    Raises InvalidValueError where the folder has a groups.jsonl that no training has written.
     """
 
     def __init__(self, folder: str | Path, objective: Objective) -> None:
         self._folder = Path(folder)
+        refuse_other_file(self._folder / GROUPS)
         self._objective = objective
         self._record: TrainingRecord | None = None  # from the first call on, which knows the step
+        self._state: Any = None  # of the trainer, which makes a new one for every training
         self._step = 0  # of the last call
         self._rows = 0  # of the trainer's log that are written
 
@@ -52,7 +59,7 @@ class BestOfRecord:
             return
         step = self._step + 1 if state is None else state.global_step + 1
         groups = Groups(rewards, k=self._objective.k)
-        if self._record is None or step < self._step:  # a training that begins, or goes back
+        if self._record is None or state is not self._state:
             self._record = TrainingRecord(
                 self._folder,
                 self._objective,
@@ -60,12 +67,13 @@ class BestOfRecord:
                 steps=getattr(state, "max_steps", None),
                 step=step - 1,
             )
-            self._rows = len(getattr(state, "log_history", ()))  # of before it was resumed
+            self._state = state
+            self._write_what_is_missing(self._record, state)
         self._step = step
         self._write_log_of_trainer(self._record, state)
         texts = _by_group([transcript(completion) for completion in completions], groups.size)
-        lengths = [len(ids) for ids in columns.get("completion_ids") or ()]
-        ids = columns.get("problem_id") or columns.get("id") or ()
+        lengths = [len(tokens) for tokens in _first_of(columns, "completion_ids")]
+        ids = _first_of(columns, "problem_id", "id")
         self._record.add(
             step,
             groups,
@@ -78,15 +86,38 @@ class BestOfRecord:
         row = {REWARD: mean_reward(rewards), **group_values(groups, values, texts)}
         self._record.log(step, row)
 
+    def _write_what_is_missing(self, record: TrainingRecord, state: Any) -> None:
+        """Write the rows that a checkpoint has kept and a killed process had not written yet."""
+        written = list(logged_rows(self._folder / GROUPS))
+        rows = getattr(state, "log_history", [])
+        for row in rows:
+            row_of_loss = writable(_of_loss(row))
+            if (row["step"], row_of_loss) not in written:
+                record.log(row["step"], row_of_loss)
+        self._rows = len(rows)
+
     def _write_log_of_trainer(self, record: TrainingRecord, state: Any) -> None:
         rows = getattr(state, "log_history", [])
         for row in rows[self._rows :]:
-            record.log(row["step"], {name: row[name] for name in row if _is_of_loss(name)})
+            record.log(row["step"], _of_loss(row))
         self._rows = len(rows)
 
 
-def _is_of_loss(name: str) -> bool:
-    return name != "step" and not name.startswith(_OF_ADVANTAGES)
+def _of_loss(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the trainer's log without its step and what it says of advantages."""
+    return {
+        name: value
+        for name, value in row.items()
+        if name != "step" and not name.startswith(_OF_ADVANTAGES)
+    }
+
+
+def _first_of(columns: Mapping[str, Any], *names: str) -> Any:
+    """Return the first of these columns that is there, without entries where none is."""
+    for name in names:
+        if columns.get(name) is not None:
+            return columns[name]
+    return ()
 
 
 def _by_group(values: Sequence[Any], size: int) -> list[list[Any]]:

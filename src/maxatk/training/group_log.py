@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 from maxatk.bounded import LONGEST as LONGEST_LINE
 from maxatk.bounded import json_value, lines_of, placed
-from maxatk.errors import DataError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.folders import TRAIN_RECORD, TRAINER_STATE, last_checkpoint, read_training
 
 GROUPS = "groups.jsonl"  # in the folder of the training
 
 LONGEST = 1 << 15  # characters of a text that is kept
 
+_START = b'{"step":'  # of every line
 _HEAD = re.compile(rb'\{"step":(\d{1,18}),"(training|group|log)":(?:"(\w+)")?')
 
 
@@ -51,14 +52,15 @@ def training_log(folder: Path) -> list[dict[str, Any]] | None:
     record = read_training(folder) if (folder / TRAIN_RECORD).is_file() else {}
     if "log_history" not in record:
         if (folder / GROUPS).is_file():
-            return list(_logged_rows(folder / GROUPS))
+            return [row for _, row in logged_rows(folder / GROUPS)]
         checkpoint = last_checkpoint(folder)
         if checkpoint is not None:
             record = read_training(Path(checkpoint), TRAINER_STATE)
     return record.get("log_history", []) if record else None
 
 
-def _logged_rows(path: Path) -> Iterator[dict[str, Any]]:
+def logged_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield step and row of the log that a file holds; raises DataError for a damaged one."""
     for number, line in lines_of(path):
         head = head_of(line)
         if head is None or head.kind != "log":
@@ -67,7 +69,7 @@ def _logged_rows(path: Path) -> Iterator[dict[str, Any]]:
             row = json_value(line)["log"]
             if not isinstance(row, dict):
                 raise DataError(f"got {row!r:.60}")
-        yield row
+        yield head.step, row
 
 
 def prompt_key(prompt: str) -> str:
@@ -100,14 +102,32 @@ def rounded(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def refuse_other_file(path: Path) -> None:
+    """Raise InvalidValueError for a file that is no record of a training, and would be emptied."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        first = file.readline(LONGEST_LINE)
+    is_torn = not first.endswith(b"\n")  # by a kill, as the first line was written
+    begun = first[: len(_START)] == _START[: len(first)]
+    if head_of(first) is None and not (is_torn and begun):
+        raise InvalidValueError(
+            f"{path}: is no record of a training, which would take its place; its first line is "
+            f"{first!r:.60}; allowed: a folder without such a file"
+        )
+
+
 class GroupLog:
     """Writes the file, which goes on after `step` optimizer steps.
 
     What the file holds of later steps is dropped, because a resumed training takes them again.
     `about` are the settings that a reader is told.
+
+    Raises InvalidValueError for a file of that name that no training has written.
     """
 
     def __init__(self, path: Path, *, step: int, about: Mapping[str, Any]) -> None:
+        refuse_other_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         kept_bytes = 0

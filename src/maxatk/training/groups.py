@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from maxatk.check import require
+from maxatk.objectives.checks import as_floats, as_k
 from maxatk.objectives.objective import Objective
 
 GroupsT = TypeVar("GroupsT", bound="Groups")
@@ -18,6 +20,9 @@ class Groups:
 
     `rewards` are NaN for a sample without one, also for one that a trainer has lost. `k` is that of
     the moment at which the samples were drawn: a schedule that moves on leaves it as it is.
+
+    Columns may be lists of lists, integers or tensors: they are kept as float64, `masked` as truth
+    values. Raises InvalidValueError for other shapes, for what is no number, and for a k below 1.
     """
 
     rewards: np.ndarray
@@ -26,6 +31,21 @@ class Groups:
     answers: np.ndarray | None = None  # numbers, equal for equal answers, for a method on answers
     masked: np.ndarray | None = None  # whether the loss leaves a sample out, as one that is cut off
     marks: np.ndarray | None = None  # the part of the reward that says what is right; None for all
+
+    def __post_init__(self) -> None:
+        as_k(self.k)
+        rewards = as_floats("rewards", self.rewards)
+        is_table = rewards.ndim == 2 and rewards.shape[1] > 0
+        require(is_table, "rewards", "of shape (prompts, samples)", rewards.shape)
+        object.__setattr__(self, "rewards", rewards)
+        for name in ("selection", "answers", "masked", "marks"):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            column = as_floats(name, values)
+            fits = column.shape == rewards.shape
+            require(fits, name, f"of the shape of the rewards {rewards.shape}", column.shape)
+            object.__setattr__(self, name, column != 0 if name == "masked" else column)
 
     @property
     def size(self) -> int:
@@ -64,12 +84,16 @@ class Groups:
         return has_signal
 
     def advantages(
-        self, objective: Objective, *, log_ratios: np.ndarray | None = None
+        self,
+        objective: Objective,
+        *,
+        log_ratios: np.ndarray | None = None,
+        held_out: bool = False,
     ) -> np.ndarray:
-        """Return the unscaled advantages (P, n) of an objective, raising as `maxatk.advantages`.
+        """Return the unscaled advantages (P, n) of an objective, raising as it does.
 
         `log_ratios` (P, n) are log pi_theta - log pi_sampled of whole samples in nats; None stands
-        for the policy that sampled.
+        for the policy that sampled. Groups that are `held_out` may be smaller than k.
         """
         return objective.advantages(
             self.rewards,
@@ -77,4 +101,5 @@ class Groups:
             log_ratios=log_ratios,
             selection=self.selection,
             answers=self.answers,
+            held_out=held_out,
         )

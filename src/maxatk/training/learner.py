@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from maxatk.check import require
 from maxatk.objectives.objective import Objective
 from maxatk.training.groups import Groups
 from maxatk.training.values import group_values, mean_reward
@@ -32,6 +33,7 @@ class Learner:
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
         self._scale = objective.scale()
+        self._sizes: set[int] = set()  # of groups that the objective goes with
 
     def step(
         self,
@@ -48,14 +50,22 @@ class Learner:
             texts: The completions of each group, or anything that tells them apart; fewer than n
                 where a trainer has lost samples, whose places are the last of the group.
             log_ratios: (P, n) in nats, where the sampler is not the policy that is trained.
-            held_out: Whether nothing is trained on them, so that the scale does not move.
+            held_out: Whether nothing is trained on them: the scale does not move, and groups may be
+                smaller than k.
+
+        Raises InvalidValueError for what the objective does not allow in groups of this size, for
+        texts that are not those of the groups, and as `maxatk.advantages`.
         """
-        unscaled = groups.advantages(self.objective)
+        if not held_out and groups.size not in self._sizes:
+            self.objective.check_group_size(groups.size)
+            self._sizes.add(groups.size)
+        _check_texts(groups, texts)
+        unscaled = groups.advantages(self.objective, held_out=held_out)
         if not held_out:
             # The scale is that of on-policy advantages: ratios would make it follow their noise.
             self._scale.observe(unscaled)
         if log_ratios is not None:
-            unscaled = groups.advantages(self.objective, log_ratios=log_ratios)
+            unscaled = groups.advantages(self.objective, log_ratios=log_ratios, held_out=held_out)
         scaled = self.factor(groups.size) * unscaled
         return Step(scaled, group_values(groups, scaled, texts), mean_reward(groups.rewards))
 
@@ -78,3 +88,12 @@ class Learner:
     def load(self, checkpoint: Path) -> None:
         """Take over what `save` wrote; raise InvalidValueError where the scale is missing."""
         self._scale.load(checkpoint)
+
+
+def _check_texts(groups: Groups, texts: Sequence[Sequence[str]]) -> None:
+    """Raise InvalidValueError unless there are 1 to n completions of each group."""
+    prompts = len(groups.rewards)
+    require(len(texts) == prompts, "texts", f"a list of {prompts} groups", texts)
+    for group in texts:
+        allowed = f"1 to {groups.size} completions of each group"
+        require(1 <= len(group) <= groups.size, "texts", allowed, group)

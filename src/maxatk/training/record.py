@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.folders import writable
+from maxatk.folders import json_of, writable
+from maxatk.objectives.checks import as_floats
 from maxatk.objectives.objective import Objective
 from maxatk.objectives.setting import setting_of
 from maxatk.training.group_log import GROUPS, GroupLog, group_row, rounded, shortened
@@ -29,6 +30,9 @@ class TrainingRecord:
         step: The optimizer step that the training goes on from; later ones are dropped.
         most: The groups of a step that are kept, the first ones; shared by its rollout batches.
         batches: The rollout batches of an optimizer step.
+
+    Raises InvalidValueError for what the objective does not allow in groups of this size, and for a
+    groups.jsonl in the folder that no training has written.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class TrainingRecord:
         most: int = 8,
         batches: int = 1,
     ) -> None:
+        objective.check_group_size(group_size)
         about = {
             "method": setting_of(objective.method),
             "k": objective.k,
@@ -87,7 +92,8 @@ class TrainingRecord:
             advantages: (P, n), as the loss gets them.
             prompts: The text of each prompt.
             texts: The completions of each group, fewer than n where a trainer has lost samples.
-            ids: The problem's id of each prompt, None where it has none.
+            ids: The problem's id of each prompt, None where it has none. What JSON lacks, such as
+                a date, is written as text, here and in the log.
             tokens: The length of each completion.
             rewards: (P, n) by name, where several rewards are summed.
             tests: What tests said of each completion, such as `{"passed": 3, "tests": 10}`.
@@ -102,24 +108,25 @@ class TrainingRecord:
             "reward": groups.rewards,
             "selection": groups.selection,
             "answer": groups.answers,
-            "advantage": advantages,
+            "advantage": as_floats("advantages", advantages),
         }
+        parts = {part: as_floats(f"rewards[{part!r}]", table) for part, table in rewards.items()}
         lines = []
         for group in range(kept):
             samples = []
             for place, text in enumerate(texts[group]):
                 sample: dict[str, Any] = {"text": shortened(text)}
                 sample |= _at(tables, group, place)
-                if tokens:
+                if len(tokens) > 0:
                     sample["tokens"] = rounded(tokens[group][place])
-                if rewards:
-                    sample["rewards"] = _at(rewards, group, place)
-                if tests:
+                if parts:
+                    sample["rewards"] = _at(parts, group, place)
+                if len(tests) > 0:
                     sample |= tests[group][place] or {}
                 samples.append(sample)
-            name = ids[group] if ids else None
+            name = json_of(ids[group]) if len(ids) > 0 else None
             line = group_row(step, name=name, prompt=prompts[group], k=groups.k, samples=samples)
-            lines.append(line)
+            lines.append(writable(line))
         self._file.append(lines)
         self._unsent += lines
 

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.objectives import effective_sample_size, max_at_k
+from maxatk.objectives.checks import as_floats
 from maxatk.objectives.objective import root_mean_square
 from maxatk.statistics.intervals import default_ks
 from maxatk.training import keys
@@ -40,14 +42,15 @@ def group_values(
 
 
 def ratio_values(
-    log_ratios: np.ndarray, *, clamp: float | None, k: int | None = None
+    log_ratios: npt.ArrayLike, *, clamp: float | None, k: int | None = None
 ) -> dict[str, float]:
     """Return how far the policy has moved from the one that sampled.
 
     `log_ratios` are in nats, (P, n) with `k`, which adds the effective sample size of the weights
-    of k-subsets; `clamp` is the objective's `delta_clamp`.
+    of k-subsets; `clamp` is the objective's `delta_clamp`. Raises as `effective_sample_size`.
     """
-    deviations = np.abs(np.expm1(np.clip(log_ratios, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)))
+    logs = as_floats("log_ratios", log_ratios)
+    deviations = np.abs(np.expm1(np.clip(logs, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)))
     bound = np.inf if clamp is None else clamp
     values = {
         keys.MEAN_DELTA: float(deviations.mean()),
@@ -55,7 +58,7 @@ def ratio_values(
         keys.CLAMPED: float((deviations > bound).mean()),
     }
     if k is not None:
-        shares = effective_sample_size(log_ratios, min(k, log_ratios.shape[1]), clamp=clamp)
+        shares = effective_sample_size(logs, min(k, logs.shape[-1]), clamp=clamp)
         values[keys.EFFECTIVE] = float(shares.mean())
     return values
 

@@ -27,8 +27,8 @@ _KEPT = "log_groups"  # the key that is about the record and not about the objec
 def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     """Return the objective of the keys below `algorithm.maxatk` of verl's configuration.
 
-    Raises InvalidValueError for a missing or unknown key, a value of another type and a method that
-    is none; the rest is found by `problems_of`.
+    Raises InvalidValueError for a missing or unknown key and a value that is never allowed; what is
+    not allowed in groups of one size is found by `problems_of`.
     """
     keys = algorithm.get("maxatk") or {}
     settings = {name: _plain(keys[name]) for name in keys if name not in (CURRENT, SESSIONS, _KEPT)}
@@ -40,11 +40,13 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     for name in ("form", "answers"):
         if name in settings:
             raise InvalidValueError(f"{WHERE}.{name}: is no setting under verl; leave it out")
-    objective = from_mapping(Objective, settings, where=WHERE)
     try:
-        method = method_of(objective.method)
+        objective = from_mapping(Objective, settings, where=WHERE)
     except InvalidValueError as error:
-        raise InvalidValueError(f"{WHERE}.method: {error}") from error
+        lines = str(error).split("\n")
+        placed = [line if line.startswith(WHERE) else f"{WHERE}.{line}" for line in lines]
+        raise InvalidValueError("\n".join(placed)) from error
+    method = method_of(objective.method)
     if method.credit_row.needs_answers:
         raise InvalidValueError(
             f"{WHERE}.method: {objective.method} looks at answers, which verl does not hand over"

@@ -8,7 +8,7 @@ from typing import Any
 from maxatk.bounded import json_value
 from maxatk.check import is_finite
 from maxatk.errors import DataError
-from maxatk.folders import known, without_nan, writable
+from maxatk.folders import known, writable
 
 LONGEST_LINE = 1 << 26  # bytes; a longer line of a file is not read
 _NUMBERS = ("reward", "advantage", "selection", "tokens", "passed", "tests")  # of a sample
@@ -35,7 +35,7 @@ def cleaned_group(row: Mapping[str, Any]) -> dict[str, Any]:
     key = row.get("group")
     prompt = row.get("prompt")
     return {
-        **without_nan(dict(row)),
+        **writable(row),
         "id": str(name) if isinstance(name, str) or is_finite(name) else None,
         "group": key if isinstance(key, str) else "",
         "prompt": prompt if isinstance(prompt, str) else "(this group cannot be read)",
@@ -50,7 +50,7 @@ def cleaned_group(row: Mapping[str, Any]) -> dict[str, Any]:
 def _cleaned_sample(sample: Mapping[str, Any]) -> dict[str, Any]:
     text = sample.get("text")
     rewards = sample.get("rewards")
-    cleaned = {**without_nan(dict(sample)), "text": text if isinstance(text, str) else ""}
+    cleaned = {**writable(sample), "text": text if isinstance(text, str) else ""}
     cleaned |= {name: known(sample, name) for name in _NUMBERS if name in sample}
     cleaned["reward"] = known(sample, "reward")
     if "rewards" in cleaned:

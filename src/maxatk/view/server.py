@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from maxatk.check import require, whole
 from maxatk.errors import MaxAtKError
-from maxatk.folders import without_nan
+from maxatk.folders import json_of
 from maxatk.view.answers import Answers
 from maxatk.view.watched_evaluation import WatchedEvaluation
 from maxatk.view.watched_training import WatchedTraining
@@ -109,7 +109,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except OSError as error:  # a folder that was moved, or a file that is written anew
             status = 400
             answer = {"error": f"{error.strerror}: {error.filename}"}
-        self._send(status, "application/json", json.dumps(without_nan(answer)).encode())
+        self._send(status, "application/json", json.dumps(json_of(answer)).encode())
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)

@@ -1,0 +1,131 @@
+"""The record of a training by any trainer: what is written, and over what it is not written."""
+
+import datetime
+import decimal
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from maxatk import best_of
+from maxatk.errors import InvalidValueError
+from maxatk.training import Groups, Objective, TrainingRecord
+from maxatk.view.watched_training import WatchedTraining
+
+NAN = float("nan")
+OBJECTIVE = Objective(method="bon_loo1", k=2)
+
+
+def opened(folder, step=0):
+    return TrainingRecord(folder, OBJECTIVE, group_size=4, steps=3, step=step)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"group": "mine", "members": [1, 2]}\n' * 3,
+        '{"group": "mine"}',  # without an end of the line
+        '{"step": 1, "group": "mine"}\n',
+        "\n",
+        "step,group\n",
+    ],
+)
+def test_a_file_that_no_training_has_written_is_refused_and_stays(tmp_path, content):
+    file = tmp_path / "groups.jsonl"
+    file.write_text(content)
+    for use in (
+        lambda: opened(tmp_path),
+        lambda: best_of(lambda **_: [], k=2, folder=tmp_path),
+    ):
+        with pytest.raises(InvalidValueError, match=r"groups\.jsonl: is no record of a training"):
+            use()
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize("content", ["", '{"ste', '{"step":0,"training":{"met'])
+def test_a_record_that_was_killed_in_its_first_line_begins_anew(tmp_path, content):
+    (tmp_path / "groups.jsonl").write_text(content)
+    record = opened(tmp_path)
+    groups = Groups([[0, 1, 1, 0]], 2)
+    record.add(1, groups, groups.rewards, prompts=["p"], texts=[list("abcd")])
+    watched = WatchedTraining(tmp_path)
+    assert (watched.left_out, len(watched.groups[1])) == (0, 1)
+    opened(tmp_path, step=1)  # goes on behind it
+    assert len(WatchedTraining(tmp_path).groups[1]) == 1
+
+
+def lines_of(folder, kind):
+    lines = (folder / "groups.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if kind in row]
+
+
+LOGGED = {
+    "a float of NumPy": (np.float32(0.5), 0.5),
+    "NaN of NumPy": (np.float32(NAN), None),
+    "a long double": (np.longdouble(0.5), 0.5),
+    "an integer of NumPy": (np.int64(3), 3),
+    "a truth value of NumPy": (np.bool_(True), True),
+    "a tensor": (torch.tensor(0.5, requires_grad=True), 0.5),
+    "a tensor that is infinite": (torch.tensor(float("inf")), None),
+    "an array": (np.array([0.5, NAN]), [0.5, None]),
+    "a mapping": ({"a": (NAN, np.int32(1)), np.int64(2): [0.5]}, {"a": [None, 1], "2": [0.5]}),
+    "a date": (datetime.date(2026, 1, 2), "2026-01-02"),
+    "a decimal": (decimal.Decimal("0.5"), "0.5"),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), LOGGED.values(), ids=LOGGED)
+def test_a_log_takes_values_of_every_kind(tmp_path, value, expected):
+    opened(tmp_path).log(1, {"loss": 0.25, "value": value})
+    (line,) = lines_of(tmp_path, "log")
+    assert line["log"] == {"loss": 0.25, "value": expected}
+    assert WatchedTraining(tmp_path).log == [{"loss": 0.25, "value": expected, "step": 1}]
+
+
+IDS = {
+    "an array": (np.array([7, 8]), [7, 8]),
+    "a tensor": (torch.tensor([7, 8]), [7, 8]),
+    "dates": ([datetime.date(2026, 1, 2), None], ["2026-01-02", None]),
+    "NaN": ([NAN, "a"], [None, "a"]),
+}
+
+
+@pytest.mark.parametrize(("ids", "expected"), IDS.values(), ids=IDS)
+def test_groups_take_ids_and_numbers_of_every_kind(tmp_path, ids, expected):
+    rewards = [[0, 1], [1, 0]]
+    opened(tmp_path).add(
+        1,
+        Groups(rewards, 1),
+        rewards,
+        prompts=["p", "q"],
+        texts=[["a", "b"], ["c", "d"]],
+        ids=ids,
+        tokens=np.array([[1, 2], [3, 4]]),
+        rewards={"judge": [[0.5, NAN], [0, 1]]},
+        tests=[[{"passed": np.int64(1), "tests": 2}, None], [None, None]],
+    )
+    groups = lines_of(tmp_path, "group")
+    assert [group["id"] for group in groups] == expected
+    first = groups[0]["samples"][0]
+    assert (first["passed"], first["tokens"], first["advantage"]) == (1, 1, 0)
+    assert [sample["rewards"] for sample in groups[0]["samples"]] == [
+        {"judge": 0.5},
+        {"judge": None},
+    ]
+
+
+@pytest.mark.parametrize("ids", [np.repeat([7, 8], 4), [datetime.date(2026, 1, 2)] * 8])
+@pytest.mark.parametrize("column", ["problem_id", "id"])
+def test_a_record_of_best_of_takes_ids_of_every_kind(tmp_path, ids, column):
+    def reward(completions, **columns):
+        return [float(len(text)) for text in completions]
+
+    recorded = best_of(reward, k=2, folder=tmp_path)
+    columns = {column: ids, "completion_ids": np.zeros((8, 3))}
+    recorded(prompts=["p"] * 4 + ["q"] * 4, completions=list("abcd") * 2, **columns)
+    groups = lines_of(tmp_path, "group")
+    assert [group["id"] for group in groups] == (
+        [7, 8] if isinstance(ids, np.ndarray) else ["2026-01-02"] * 2
+    )
+    assert groups[0]["samples"][0]["tokens"] == 3
