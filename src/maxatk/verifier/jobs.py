@@ -26,6 +26,7 @@ _LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 
 
+_TEXTS = ("program", "compare", "entry_point", "checker", "language", "checker_language")
 _MOST_TIMEOUTS = (1 << 31) - 1  # which the sandbox is told
 
 
@@ -115,8 +116,10 @@ class Job:
     checker_language: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.program, str):
-            raise InvalidValueError(f"program: must be a string, got {type(self.program).__name__}")
+        for name in _TEXTS:
+            value = getattr(self, name)
+            is_unset = value is None and name != "program"
+            require(is_unset or isinstance(value, str), name, "a string", value)
         if not isinstance(self.tests, tuple):
             object.__setattr__(self, "tests", tuple(self.tests))
         if not self.tests or not all(isinstance(test, TestCase) for test in self.tests):
@@ -272,10 +275,14 @@ def expected_value(test: TestCase) -> object:
         except (ValueError, SyntaxError):
             # Python reads long decimal integers only where it is told to, hexadecimal ones always.
             return ast.literal_eval(_with_hexadecimal_integers(output))
-    except (ValueError, SyntaxError, TypeError, tokenize.TokenError) as error:
-        # A TypeError is of a set or a key that cannot be hashed.
+    except (
+        *(ValueError, SyntaxError, tokenize.TokenError),
+        TypeError,  # of a set or a key that cannot be hashed
+        *(RecursionError, MemoryError),  # of one that is nested too deeply for Python's parser
+    ) as error:
         raise InvalidValueError(
-            f"TestCase(call={test.call!r}): output must be a Python literal, got {test.output!r}"
+            f"TestCase(call={test.call!r:.80}): output must be a Python literal, got "
+            f"{test.output!r:.80}"
         ) from error
 
 

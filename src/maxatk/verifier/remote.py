@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import json
 import os
-import queue
 import socket
 import threading
 import time
@@ -23,11 +22,10 @@ from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes, wire
 from maxatk.verifier.jobs import Job, Limits
 from maxatk.verifier.sandbox_process import Isolation
+from maxatk.verifier.tasks import Tasks, answer_tasks
 
 TOKEN_VARIABLE = "MAXATK_TOKEN"
 """The environment variable with the token of `maxatk serve`, for the server and its clients."""
-
-Tasks = queue.SimpleQueue["tuple[Future[Verdict], Job, Limits] | None"]
 
 _CONNECT_SECONDS = 10.0
 _QUEUE_SECONDS = 30.0  # that a program may wait in the queue of one server
@@ -138,14 +136,7 @@ class RemoteWorker:
                     connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
-        for verdict, job, limits in iter(self._tasks.get, None):
-            if not verdict.set_running_or_notify_cancel():
-                continue
-            try:
-                verdict.set_result(self._verdict(job, limits))
-            except Exception as error:  # a thread that dies here would leave its caller waiting
-                reason = f"{type(error).__name__}: {error}"
-                verdict.set_result(outcomes.uniform(job, Outcome.INFRA_ERROR, reason))
+        answer_tasks(self._tasks, self._verdict)
         for address in list(self._connections):
             self._drop(address)
 

@@ -27,8 +27,9 @@ from maxatk.verifier.builds import Builds
 from maxatk.verifier.extract import UnfinishedThought, extract
 from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
-from maxatk.verifier.remote import RemoteWorker, Tasks, start_workers
+from maxatk.verifier.remote import RemoteWorker, start_workers
 from maxatk.verifier.running import Output, run_jobs
+from maxatk.verifier.tasks import Tasks
 from maxatk.verifier.toolchain import toolchain
 from maxatk.verifier.worker import Worker
 from maxatk.verifier.zygote_process import accept, require_linux

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.check import is_finite, is_number, is_whole, positive, require
@@ -16,6 +16,9 @@ CAPPED = ("time_limit", "memory_limit", "output_limit")
 """The limits of which a server has its own, which win."""
 
 _SHOWN = "most_characters"  # the field by which a job is one that shows what is printed
+_JOB_FIELDS = [field.name for field in dataclasses.fields(RunJob)]
+# What of the limits counts where a program runs; the others are of how a completion is read.
+_LIMITS = (*CAPPED, "stop_after_timeouts", "wall_limit", "idle_limit")
 _SIZES = ("memory_limit", "output_limit", "stop_after_timeouts", _SHOWN)  # whole numbers
 _NUMBERS = ("time_limit", "wall_limit", "idle_limit", "tolerance")
 
@@ -52,11 +55,11 @@ def job_to_json(job: Job) -> dict[str, Any]:
 
 def job_from_json(row: object) -> Job:
     """Return the job of a JSON object; raises InvalidValueError naming a field that is not one."""
-    fields = _fields(row, RunJob, "programs")
+    fields = _fields(row, _JOB_FIELDS, "programs")
     tests = fields.get("tests")
     are_objects = isinstance(tests, list) and all(isinstance(test, Mapping) for test in tests)
     require(are_objects, "tests", "a list of objects", tests)
-    fields["tests"] = tuple(map(TestCase.from_json, tests or ()))
+    fields["tests"] = tuple(map(TestCase.from_json, fields["tests"]))
     if "program" not in fields:
         raise InvalidValueError("program: must be a string, got nothing")
     return RunJob(**fields) if fields.get(_SHOWN) else Job(**fields)
@@ -64,27 +67,19 @@ def job_from_json(row: object) -> Job:
 
 def limits_to_json(limits: Limits) -> dict[str, Any]:
     """Return the JSON object of what of the limits counts where a program runs."""
-    row = {
-        "time_limit": limits.time_limit,
-        "memory_limit": limits.memory_limit,
-        "output_limit": limits.output_limit,
-        "stop_after_timeouts": limits.stop_after_timeouts,
-        "wall_limit": getattr(limits, "wall_limit", None),
-        "idle_limit": getattr(limits, "idle_limit", None),
-    }
+    row = {name: getattr(limits, name, None) for name in _LIMITS}
     return {name: value for name, value in row.items() if value is not None}
 
 
 def limits_from_json(row: object) -> RequestLimits:
     """Return the limits of a JSON object; raises InvalidValueError as `job_from_json`."""
-    return RequestLimits(**_fields(row, RequestLimits, "limits"))
+    return RequestLimits(**_fields(row, _LIMITS, "limits"))
 
 
-def _fields(row: object, kind: type, where: str) -> dict[str, Any]:
-    """Return the fields of a JSON object that are set, each known to a class and of its type."""
-    if not isinstance(row, Mapping):
-        raise InvalidValueError(f"{where}: must be objects, got {row!r:.80}")
-    allowed = [field.name for field in dataclasses.fields(kind)]
+def _fields(row: object, allowed: Sequence[str], where: str) -> dict[str, Any]:
+    """Return the fields of a JSON object that are set, each allowed and of its type."""
+    require(isinstance(row, Mapping), where, "objects", row)
+    assert isinstance(row, Mapping)
     fields = {name: value for name, value in row.items() if value is not None}
     for name, value in fields.items():
         require(name in allowed, where, f"objects of {', '.join(allowed)}", name)
@@ -93,7 +88,7 @@ def _fields(row: object, kind: type, where: str) -> dict[str, Any]:
         elif name in _NUMBERS:
             require(is_number(value), name, "a number", value)
         elif name != "tests":
-            require(isinstance(value, (str, bool)), name, "a string", value)
+            require(isinstance(value, str), name, "a string", value)
     return fields
 
 

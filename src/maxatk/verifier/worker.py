@@ -15,8 +15,8 @@ from maxatk.verifier.builds import Builds, Built
 from maxatk.verifier.extract import OTHER_LANGUAGE, UNFINISHED_THOUGHT
 from maxatk.verifier.jobs import Job, Limits
 from maxatk.verifier.languages import Language
-from maxatk.verifier.remote import Tasks
 from maxatk.verifier.sandbox_process import Isolation, new_uid
+from maxatk.verifier.tasks import Tasks, answer_tasks
 from maxatk.verifier.toolchain import Toolchain, toolchain
 from maxatk.verifier.zygote_process import Zygote
 
@@ -67,9 +67,7 @@ class Worker:
                 error = SandboxError(f"the sandbox did not start: {error!r}")
             self.started.set_exception(error)
             return
-        for verdict, job, limits in iter(self._tasks.get, None):
-            if verdict.set_running_or_notify_cancel():
-                verdict.set_result(self._verdict(job, limits))
+        answer_tasks(self._tasks, self._verdict)
         for flavour in list(self._zygotes):
             self._discard(flavour)
         self._discard_builders()
@@ -86,7 +84,7 @@ class Worker:
                 break
             try:
                 verdict = self._attempted(job, limits, flavour)
-            except Exception as error:  # a thread that dies here would leave its caller waiting
+            except Exception as error:  # a sandbox that failed may be at fault: a new one is not
                 reason = f"{type(error).__name__}: {error}"
                 self._discard(flavour)
                 self._discard_builders()
