@@ -11,7 +11,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, Problem, Sample, TestCase
-from maxatk.verifier import Job, Verifier, VerifierSettings, compute_score
+from maxatk.verifier import CodeReward, Job, Verifier, VerifierSettings, compute_score
 from maxatk.verifier.remote import TOKEN_VARIABLE
 from runs import rows_of, scored, write_records
 from serving import ask, served
@@ -58,6 +58,15 @@ def test_verdicts_are_those_of_a_verifier_here(remote):
         assert remote.limits == local.limits
         assert remote.isolation == {k: why is True for k, why in local.isolation.items()}
     assert remote.workers == 3
+
+
+def test_a_completion_that_is_refused_is_so_with_a_server_too(remote):
+    completions = ["<think>\nprint(1)\n", "```cpp\nint main() {}\n```\n", "print(input())"]
+    reward = CodeReward(remote)
+    echo = TestCase(input="1\n", output="1\n")
+    assert reward(completions=completions, tests=[[echo]] * 3) == [0.0, 0.0, 1.0]
+    outcomes = [verdict.outcome for verdict in reward.verdicts]
+    assert outcomes == [Outcome.UNFINISHED_THOUGHT, Outcome.OTHER_LANGUAGE, Outcome.PASSED]
 
 
 def test_all_settings_of_the_client_count(server):

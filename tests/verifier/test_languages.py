@@ -200,8 +200,10 @@ def test_the_program_is_what_a_reader_would_take(completion, program):
 def test_a_program_in_another_language_has_an_outcome_of_its_own(
     verifier, language, fence, message
 ):
-    program = verifier.program_of(f"So:\n```{fence}\n{ADD}```\n", None, language)
-    verdict = verifier.verify(program, PAIR, language=language)
+    extracted = verifier.program_of(f"So:\n```{fence}\n{ADD}```\n", None, language)
+    assert extracted.program == ADD
+    job = Job(extracted.program, PAIR, language=language, refused=extracted.refused)
+    (verdict,) = verifier.verify_many([job])
     assert verdict.outcome is Outcome.OTHER_LANGUAGE
     assert verdict.reward == 0.0
     assert message in verdict.tests[0].stderr

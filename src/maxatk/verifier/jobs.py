@@ -15,7 +15,7 @@ from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, positive, 
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
-from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.extract import Refusal, UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.languages import Language, language_named
 
@@ -101,7 +101,8 @@ class Job:
     `time_limit` is CPU seconds and `memory_limit` bytes a test (None: the verifier's),
     `entry_point` the function that check tests are given, `tolerance` the error that floats inside
     the values of calls may have (None: 0). `language` and `checker_language` are names of
-    `LANGUAGES` (None: Python). Raises InvalidValueError.
+    `LANGUAGES` (None: Python). A job that is `refused` is not run: it fails its tests for what the
+    `Refusal` says of the completion. Raises InvalidValueError.
     """
 
     program: str
@@ -114,12 +115,15 @@ class Job:
     tolerance: float | None = None
     language: str | None = None
     checker_language: str | None = None
+    refused: Refusal | None = None
 
     def __post_init__(self) -> None:
         for name in _TEXTS:
             value = getattr(self, name)
             is_unset = value is None and name != "program"
             require(is_unset or isinstance(value, str), name, "a string", value)
+        is_refusal = self.refused is None or isinstance(self.refused, Refusal)
+        require(is_refusal, "refused", "a Refusal", self.refused)
         if not isinstance(self.tests, tuple):
             object.__setattr__(self, "tests", tuple(self.tests))
         if not self.tests or not all(isinstance(test, TestCase) for test in self.tests):
@@ -188,7 +192,7 @@ def check_flags(flags: Mapping[str, str]) -> None:
         require(isinstance(text, str), f"flags.{name}", "text such as '-O2 -std=c++17'", text)
 
 
-def problem_job(program: str, problem: Problem) -> Job:
+def problem_job(program: str, problem: Problem, *, refused: Refusal | None = None) -> Job:
     """Return the job of a program for a problem; raises InvalidValueError as `Job`."""
     if not problem.tests:
         raise InvalidValueError(
@@ -206,6 +210,7 @@ def problem_job(program: str, problem: Problem) -> Job:
         tolerance=problem.tolerance,
         language=problem.language,
         checker_language=problem.checker_language,
+        refused=refused,
     )
 
 

@@ -219,7 +219,8 @@ def as_reward(verdict: Verdict, *, binary: bool) -> float | None:
 def completion_job(verifier: Verifier, text: str, problem: Problem) -> Job:
     """Return the job of the program in what a model wrote; raises as `problem_job`."""
     entry_point = problem.entry_point or called_name(problem.tests)
-    return problem_job(verifier.program_of(text, entry_point, problem.language), problem)
+    extracted = verifier.program_of(text, entry_point, problem.language)
+    return problem_job(extracted.program, problem, refused=extracted.refused)
 
 
 def problem_of_row(row: Mapping[str, Any]) -> Problem:

@@ -23,8 +23,9 @@ from typing import Any
 from maxatk.check import existing_file, positive
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Problem, TestCase, Verdict
+from maxatk.verifier import outcomes
 from maxatk.verifier.builds import Builds
-from maxatk.verifier.extract import UnfinishedThought, extract
+from maxatk.verifier.extract import Extracted, UnfinishedThought, read_program
 from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
 from maxatk.verifier.remote import RemoteWorker, start_workers
@@ -131,12 +132,15 @@ class Verifier:
 
     def program_of(
         self, completion: str, entry_point: str | None, language: str | None = None
-    ) -> str:
-        """Return the program in a completion, as `extract_code` finds it with these limits."""
-        extracted = extract(
+    ) -> Extracted:
+        """Return the program in a completion, as `extract_code` finds it with these limits.
+
+        Where it is `refused`, a job that says so fails its tests without being run.
+        """
+        extracted = read_program(
             completion,
             entry_point,
-            language_named(language or "python"),
+            language,
             repair_truncated=self._limits.repair_truncated,
             unfinished_thought=self._limits.unfinished_thought,
         )
@@ -147,7 +151,7 @@ class Verifier:
                 "with skip_special_tokens, or stop at the token",
                 extracted.special_token,
             )
-        return extracted.program
+        return extracted
 
     @property
     def build_seconds(self) -> float:
@@ -292,6 +296,9 @@ class Verifier:
             if started is not None:
                 return started
             verdict: Future[Verdict] = Future()
+            if job.refused is not None:
+                verdict.set_result(outcomes.refused(job, job.refused))
+                return verdict
             limits = limits or self._limits
             of_job = dataclasses.replace(
                 limits,

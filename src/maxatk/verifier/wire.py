@@ -16,7 +16,8 @@ CAPPED = ("time_limit", "memory_limit", "output_limit")
 """The limits of which a server has its own, which win."""
 
 _SHOWN = "most_characters"  # the field by which a job is one that shows what is printed
-_JOB_FIELDS = [field.name for field in dataclasses.fields(RunJob)]
+# A job that is refused is answered where it is made.
+_JOB_FIELDS = [field.name for field in dataclasses.fields(RunJob) if field.name != "refused"]
 # What of the limits counts where a program runs; the others are of how a completion is read.
 _LIMITS = (*CAPPED, "stop_after_timeouts", "wall_limit", "idle_limit")
 _SIZES = ("memory_limit", "output_limit", "stop_after_timeouts", _SHOWN)  # whole numbers
@@ -48,7 +49,7 @@ class RequestLimits(Limits):
 
 def job_to_json(job: Job) -> dict[str, Any]:
     """Return the JSON object of a job, without the fields that are not set."""
-    fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
+    fields = {name: getattr(job, name, None) for name in _JOB_FIELDS}
     row = {name: value for name, value in fields.items() if value is not None}
     return {**row, "tests": [test.to_json() for test in job.tests]}
 

@@ -12,7 +12,6 @@ from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.builder_process import Builder
 from maxatk.verifier.builds import Builds, Built
-from maxatk.verifier.extract import OTHER_LANGUAGE, UNFINISHED_THOUGHT
 from maxatk.verifier.jobs import Job, Limits
 from maxatk.verifier.languages import Language
 from maxatk.verifier.sandbox_process import Isolation, new_uid
@@ -111,8 +110,6 @@ class Worker:
         sources = (job.program, job.checker or "", *(test.check or "" for test in job.tests))
         modules = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
         if job.language is None and job.checker_language is None:
-            return _Flavour(modules)
-        if job.program == UNFINISHED_THOUGHT or job.program.startswith(OTHER_LANGUAGE):
             return _Flavour(modules)
         compiled = [language for language in job.languages if language.compiler is not None]
         libraries = [toolchain(language).libraries for language in compiled]
