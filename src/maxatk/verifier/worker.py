@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -21,7 +20,6 @@ from maxatk.verifier.zygote_process import Zygote
 
 _CLOSED = "the verifier was closed"
 _ATTEMPTS = 3
-_IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
 
 
 class _Flavour(NamedTuple):
@@ -108,7 +106,9 @@ class Worker:
     def _flavour_of(self, job: Job) -> _Flavour:
         """Return what the zygote of a job needs; raises SandboxError without its compiler."""
         sources = (job.program, job.checker or "", *(test.check or "" for test in job.tests))
-        modules = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
+        # However it is imported. A source that only names it runs in a zygote that has it.
+        needs_numpy = any("numpy" in source for source in sources)
+        modules = "numpy" if self._numpy and needs_numpy else ""
         if job.language is None and job.checker_language is None:
             return _Flavour(modules)
         compiled = [language for language in job.languages if language.compiler is not None]
