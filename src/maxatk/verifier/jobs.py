@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import decimal
 import io
@@ -215,10 +216,36 @@ def problem_job(program: str, problem: Problem, *, refused: Refusal | None = Non
 
 
 def called_name(tests: Iterable[TestCase]) -> str | None:
-    """Return the function or class that the first call of tests begins with, None without one."""
+    """Return the function or class that the first call of tests is of, None without one.
+
+    That is the first name called in it that is no builtin, as `two` in `sorted(two(3))`.
+    """
     call = next((test.call for test in tests if test.call is not None), "")
-    name = _CALLED.match(call)
-    return name[1] if name else None
+    first = _CALLED.match(call)
+    if first is not None and not hasattr(builtins, first[1]):
+        return first[1]  # without parsing a call that may hold megabytes
+    inside = _first_called_inside(call)
+    return inside or (first[1] if first else None)
+
+
+def _first_called_inside(call: str) -> str | None:
+    """Return the first name of a call that is no builtin; one handed on where none is called."""
+    try:
+        tree = ast.parse(call.strip(), mode="eval")
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [node.func for node in calls]
+    handed_on = [argument for node in calls for argument in node.args]  # `list(map(two, [3]))`
+    for nodes in (called, handed_on):
+        names = [
+            (node.lineno, node.col_offset, node.id)
+            for node in nodes
+            if isinstance(node, ast.Name) and not hasattr(builtins, node.id)
+        ]
+        if names:
+            return min(names)[2]
+    return None
 
 
 ProgramAndTests = tuple[str, Sequence[TestCase]]
