@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import http.client
 import json
 import os
@@ -18,9 +19,9 @@ from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, SandboxError
-from maxatk.records import Outcome, Verdict
+from maxatk.records import Outcome, Problem, Verdict
 from maxatk.verifier import outcomes, wire
-from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.jobs import Job, Limits, problem_job
 from maxatk.verifier.sandbox_process import Isolation
 from maxatk.verifier.tasks import Tasks, answer_tasks
 
@@ -34,8 +35,10 @@ _PATIENCE_SECONDS = 600.0  # until a program that no server takes has no verdict
 _REST_SECONDS = 5.0  # that a server which did not answer is left alone
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts, the last one again and again
 _ATTEMPTS = 3  # where servers themselves fail to verify a program
+_REFUSALS = (400, 401, 403, 404, 405, 413, 422)  # of servers that would say the same again
 _MOST_WORKERS = 256
 _MOST_ANSWER = 1 << 28  # bytes; a longer answer is none
+_WIDEST = 12  # bytes of a character in JSON
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
 
 
@@ -142,13 +145,7 @@ class RemoteWorker:
 
     def _verdict(self, job: Job, limits: Limits) -> Verdict:
         """Return the verdict of a server; infra_error where none has one within the patience."""
-        body = json.dumps(
-            {
-                "programs": [wire.job_to_json(job)],
-                "limits": wire.limits_to_json(limits),
-                "wait_s": _QUEUE_SECONDS,
-            }
-        ).encode()
+        body = wire.request_body(job, limits, wait=_QUEUE_SECONDS)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         reason = "the verifier was closed"
         failures = 0
@@ -181,11 +178,14 @@ class RemoteWorker:
     def _ask(self, address: _Address, body: bytes, job: Job, limits: Limits) -> Verdict:
         """Return the verdict of one server; raises _TryAgainError where it gives none.
 
-        Raises SandboxError where the server has cut the limits: the verdict would be another.
+        Raises SandboxError where it refuses the request, and where it has cut the limits: the
+        verdict would be another.
         """
         status, data = self._posted(address, body)
         if status != http.HTTPStatus.OK:
             text = data[:200].decode("utf-8", "replace")
+            if status in _REFUSALS:
+                raise SandboxError(f"{address.name} refuses the program: status {status}: {text}")
             raise _TryAgainError(f"status {status}: {text}")
         try:
             answer = json.loads(data)
@@ -258,6 +258,19 @@ def start_workers(
     wanted = sum((address.workers or most) + 1 for address in servers)
     number = min(wanted, _MOST_WORKERS) if count is None else count
     return [RemoteWorker(i, tasks, servers, health["isolation"]) for i in range(number)]
+
+
+def refuse_long(problem: Problem) -> None:
+    """Raise InvalidValueError for a problem whose tests are too long to be sent to a server."""
+    for tests in (problem.tests, problem.visible_tests):
+        characters = sum(len(text) for test in tests for text in test.to_json().values())
+        if characters * _WIDEST < wire.MOST_BODY // 2:  # the other half is enough for all else
+            continue  # as nearly all problems do, whose bytes need not be counted
+        job = problem_job("", dataclasses.replace(problem, tests=tests))
+        try:
+            wire.request_body(job, Limits(), wait=_QUEUE_SECONDS)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
 
 
 def _refuse_lower_limits(address: _Address, health: dict[str, Any], limits: Limits) -> None:

@@ -28,7 +28,7 @@ from maxatk.verifier.builds import Builds
 from maxatk.verifier.extract import Extracted, UnfinishedThought, read_program
 from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
-from maxatk.verifier.remote import RemoteWorker, start_workers
+from maxatk.verifier.remote import RemoteWorker, refuse_long, start_workers
 from maxatk.verifier.running import Output, run_jobs
 from maxatk.verifier.tasks import Tasks
 from maxatk.verifier.toolchain import toolchain
@@ -158,13 +158,16 @@ class Verifier:
         """Return how many CPU seconds compilers have taken."""
         return self._builds.seconds
 
-    def refuse_languages(self, problems: Iterable[Problem]) -> None:
+    def refuse_problems(self, problems: Iterable[Problem]) -> None:
         """Raise for problems whose programs or checkers cannot run here, before any work.
 
-        InvalidValueError for an unknown language and for tests that it does not have, SandboxError
-        where programs run on this machine and it has no compiler for it.
+        InvalidValueError for an unknown language, for tests that it does not have, and for tests
+        that are too long to be sent to a server. SandboxError where programs run on this machine
+        and it has no compiler for them.
         """
         for problem in problems:
+            if not self._builds_here:
+                refuse_long(problem)
             language = language_named(problem.language or "python")
             refuse_calls(language, (*problem.tests, *problem.visible_tests))
             checker_language = language_named(problem.checker_language or "python")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier.jobs import Job, Limits
 from maxatk.verifier.running import RunJob
+
+MOST_BODY = 32 << 20
+"""Bytes of the body of a request; a server refuses more."""
 
 CAPPED = ("time_limit", "memory_limit", "output_limit")
 """The limits of which a server has its own, which win."""
@@ -64,6 +68,21 @@ def job_from_json(row: object) -> Job:
     if "program" not in fields:
         raise InvalidValueError("program: must be a string, got nothing")
     return RunJob(**fields) if fields.get(_SHOWN) else Job(**fields)
+
+
+def request_body(job: Job, limits: Limits, *, wait: float) -> bytes:
+    """Return the body of the request for one verdict, which may `wait` so many seconds.
+
+    Raises InvalidValueError for one that a server refuses because it is too long.
+    """
+    request = {"programs": [job_to_json(job)], "limits": limits_to_json(limits), "wait_s": wait}
+    body = json.dumps(request).encode()
+    if len(body) > MOST_BODY:
+        raise InvalidValueError(
+            f"tests: a program and its tests must take {MOST_BODY:,} bytes as JSON at most to be "
+            f"sent to a server, got {len(body):,}; verify them on this machine, without `sandbox`"
+        )
+    return body
 
 
 def limits_to_json(limits: Limits) -> dict[str, Any]:
