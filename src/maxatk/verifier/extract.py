@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
+from maxatk.check import require
 from maxatk.errors import unknown_name
 from maxatk.verifier.fences import read_fences
 from maxatk.verifier.languages import language_named, language_of_mark
@@ -97,6 +98,8 @@ def read_program(
 
     Raises InvalidValueError for an unknown `language`; None is Python.
     """
+    require(isinstance(completion, str), "completion", "a string", completion)
+    require(isinstance(entry_point, str | None), "entry_point", "a string", entry_point)
     asked_for = language_named(language or "python")
     answer = read_answer(completion)
     if not answer.finished and unfinished_thought == "wrong":

@@ -12,7 +12,7 @@ import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, positive, require
+from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, positive, require, whole
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
@@ -60,7 +60,11 @@ class Limits:
         limited("time_limit", self.time_limit, MOST_SECONDS)
         for name in ("memory_limit", "output_limit"):
             limited_bytes(name, getattr(self, name))
-        limited("stop_after_timeouts", self.stop_after_timeouts, _MOST_TIMEOUTS)
+        if self.stop_after_timeouts is not None:
+            whole("stop_after_timeouts", self.stop_after_timeouts, 1)
+            limited("stop_after_timeouts", self.stop_after_timeouts, _MOST_TIMEOUTS)
+        is_bool = isinstance(self.repair_truncated, bool)
+        require(is_bool, "repair_truncated", "True or False", self.repair_truncated)
         check_unfinished_thought(self.unfinished_thought)
         if self.flags:
             check_flags(self.flags)
@@ -125,10 +129,10 @@ class Job:
             require(is_unset or isinstance(value, str), name, "a string", value)
         is_refusal = self.refused is None or isinstance(self.refused, Refusal)
         require(is_refusal, "refused", "a Refusal", self.refused)
-        if not isinstance(self.tests, tuple):
-            object.__setattr__(self, "tests", tuple(self.tests))
-        if not self.tests or not all(isinstance(test, TestCase) for test in self.tests):
-            raise InvalidValueError("tests: must be one TestCase or more")
+        tests = tuple(self.tests) if isinstance(self.tests, Iterable) else ()
+        are_tests = bool(tests) and all(isinstance(test, TestCase) for test in tests)
+        require(are_tests, "tests", "a list of one TestCase or more", self.tests)
+        object.__setattr__(self, "tests", tests)
         limited("time_limit", self.time_limit, MOST_SECONDS)
         if self.memory_limit is not None:
             limited_bytes("memory_limit", self.memory_limit)
@@ -254,7 +258,18 @@ ProgramAndTests = tuple[str, Sequence[TestCase]]
 
 def as_jobs(items: Iterable[Job | ProgramAndTests]) -> list[Job]:
     """Return jobs for jobs and (program, tests) pairs; raises InvalidValueError."""
-    return [item if isinstance(item, Job) else Job(item[0], tuple(item[1])) for item in items]
+    are_items = isinstance(items, Iterable) and not isinstance(items, (str, Mapping))
+    require(are_items, "items", "a list of jobs or of pairs (program, tests)", items)
+    return [_as_job(item, place) for place, item in enumerate(items)]
+
+
+def _as_job(item: Job | ProgramAndTests, place: int) -> Job:
+    if isinstance(item, Job):
+        return item
+    is_pair = isinstance(item, (tuple, list)) and len(item) == 2
+    require(is_pair, f"items[{place}]", "a Job or a pair (program, tests)", item)
+    program, tests = item
+    return Job(program, tests)  # type: ignore[arg-type]  # which a job makes a tuple
 
 
 class Printed(NamedTuple):

@@ -28,6 +28,7 @@ from maxatk.verifier.tasks import Tasks, answer_tasks
 TOKEN_VARIABLE = "MAXATK_TOKEN"
 """The environment variable with the token of `maxatk serve`, for the server and its clients."""
 
+_ALLOWED = "addresses such as http://host:8080"
 _CONNECT_SECONDS = 10.0
 _QUEUE_SECONDS = 30.0  # that a program may wait in the queue of one server
 _SILENT_SECONDS = 90.0  # without a byte of a server, which sends one now and then; see `serve`
@@ -50,14 +51,16 @@ class _Address:
     """A server: how it is reached, and since when it has not been."""
 
     def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url)
         try:
+            parts = urllib.parse.urlsplit(url)
             port = parts.port
-        except ValueError:  # no number, or above 65535
-            port = -1
+        except ValueError as error:  # a port that is no number or above 65535, half of brackets
+            shown_url = url.rpartition("@")[2]  # without the token
+            raise InvalidValueError(
+                f"sandbox: must be {_ALLOWED}, got {shown_url!r:.80} ({error})"
+            ) from error
         has_form = parts.scheme in ("http", "https") and parts.hostname and not parts.query
-        allowed = "addresses such as http://host:8080"
-        require(bool(has_form) and port != -1, "sandbox", allowed, _without_user(url))
+        require(bool(has_form), "sandbox", _ALLOWED, _without_user(url))
         assert parts.hostname is not None
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
@@ -227,8 +230,14 @@ class RemoteWorker:
 
 
 def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses of servers, of which a setting may name one alone."""
-    return (sandbox,) if isinstance(sandbox, str) else tuple(sandbox)
+    """Return the addresses of servers, of which a setting may name one alone.
+
+    Raises InvalidValueError for other types; `start_workers` looks at the addresses themselves.
+    """
+    urls = (sandbox,) if isinstance(sandbox, str) else sandbox
+    are_texts = isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)
+    require(are_texts, "sandbox", _ALLOWED, sandbox)
+    return tuple(urls)
 
 
 def start_workers(

@@ -74,7 +74,8 @@ def run_jobs(
 ) -> list[RunJob]:
     """Return the job of each program; raises InvalidValueError for what is not allowed."""
     for field, texts in {"programs": programs, "inputs": inputs}.items():
-        are_texts = not isinstance(texts, str) and all(isinstance(text, str) for text in texts)
+        is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
+        are_texts = is_list and all(isinstance(text, str) for text in texts)
         require(are_texts, field, "a list of strings", texts)
     if not inputs:
         raise InvalidValueError("inputs: must be one string or more")
