@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from processes import family, patience, still_alive
 
@@ -21,6 +23,9 @@ for setting in sys.argv[1].split():
 from maxatk.cli.main import main
 sys.exit(main(["serve", *sys.argv[2:]]))
 """
+
+# What a server says of itself that could be a `maxatk serve`.
+HEALTH = {"workers": 1, "isolation": {}, "limits": {"time_limit": 9, "memory_limit": 1 << 40}}
 
 
 class Served:
@@ -77,6 +82,39 @@ def ask(url, body=None, *, headers=(), data=None):
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
+
+
+@contextlib.contextmanager
+def answering(status, data, *, health):
+    """Run a server that answers every program the same; yield its address and what it was asked."""
+    bodies = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self, status, data):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            return body
+
+        def do_GET(self):
+            self.answer(200, json.dumps(health).encode())
+
+        def do_POST(self):
+            bodies.append(self.answer(status, data))
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", bodies
+        finally:
+            server.shutdown()
 
 
 @contextlib.contextmanager

@@ -112,6 +112,7 @@ def limited(field: str, value: float | None, most: float) -> None:
 
 
 def positive(field: str, value: float | None) -> None:
-    """Raise InvalidValueError for what is not above 0, and for infinity; None passes."""
-    holds = value is None or (isinstance(value, numbers.Real) and 0 < value < math.inf)
+    """Raise InvalidValueError for what is not above 0 or no float can hold; None passes."""
+    is_real = isinstance(value, numbers.Real)
+    holds = value is None or (is_real and 0 < value <= sys.float_info.max)
     require(holds, field, "positive", value)

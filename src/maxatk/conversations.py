@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from maxatk.check import require
+
 Message: TypeAlias = Mapping[str, Any]
 
 Completion: TypeAlias = str | Sequence[Message]
@@ -23,10 +25,13 @@ def completion_text(completion: Completion) -> str:
     """Return the text of a completion: itself, or a conversation's last message of the assistant.
 
     A conversation may end with the message of a tool or of an environment, which the policy has not
-    written.
+    written. Raises InvalidValueError for what is neither.
     """
     if isinstance(completion, str):
         return completion
+    is_list = isinstance(completion, Sequence)
+    are_messages = is_list and all(isinstance(turn, Mapping) for turn in completion)
+    require(are_messages, "completion", "text or a list of messages", completion)
     of_policy = [turn for turn in completion if turn.get("role", "assistant") == "assistant"]
     return content_text(of_policy[-1].get("content")) if of_policy else ""
 

@@ -64,7 +64,7 @@ REFUSED = [
     ),
     (["demo", "out=x", "eval.sampling.top_p=2"], "top_p: must be in (0, 1], got 2"),
     (["demo", "out=x", "mini.warm_start.noise.drp=0"], "recipe.mini.warm_start.noise: unknown key"),
-    (["demo", "out=x", "eval.verifier.workers=0"], "workers: must be positive, got 0"),
+    (["demo", "out=x", "eval.verifier.workers=0"], "workers: must be an integer of 1"),
     (["demo", "out=x", "--jobs", "0"], "--jobs: must be at least 1, got 0"),
     (["mini", "x", "--tests", "0"], "tests: must be at least 1, got 0"),
     (["problems", "prepare", "mbbp", "--out", "x.jsonl"], "unknown value 'mbbp'"),

@@ -206,7 +206,7 @@ def test_a_limit_takes_the_first_problems_and_their_samples(maxatk, unequal, tmp
     assert done.returncode == 0, done.stderr
     assert [row["reward"] for row in rows_of(tmp_path / "out" / "scores.jsonl")] == [1.0, 1.0, 0.0]
     assert "no sample for 1 of 3 problems, the first 'p2'" in maxatk(*unequal).stderr
-    assert "limit: must be at least 1, got 0" in maxatk(*unequal, "--limit", "0").stderr
+    assert "limit: must be an integer of 1" in maxatk(*unequal, "--limit", "0").stderr
 
 
 def test_a_scoring_grows_by_lines_and_problems_at_the_end_and_by_nothing_else(

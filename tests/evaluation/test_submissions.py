@@ -7,7 +7,7 @@ from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation import read_submissions
 from maxatk.evaluation.submissions import answer_of
 from maxatk.records import Problem, Sample, TestCase
-from maxatk.verifier.extract import UNFINISHED_THOUGHT
+from maxatk.verifier.extract import Refusal
 
 PROBLEMS = {
     name: Problem(name, f"def {name[-1]}(x):\n", (TestCase(call=f"{name[-1]}(1)", output="1"),))
@@ -72,7 +72,8 @@ def test_special_tokens_behind_a_continuation_are_cut_off(tmp_path, token):
 
 def test_a_continuation_that_never_stops_thinking_is_no_program(tmp_path):
     rows = [{"task_id": "HumanEval/a", "completion": "<think>\n    return x\n"}]
-    assert read_submissions(write(tmp_path, *rows), PROBLEMS)[0].program == UNFINISHED_THOUGHT
+    (submission,) = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert (submission.program, submission.refused) == ("", Refusal("unfinished_thought"))
 
 
 def test_evalplus_solutions_are_whole_programs(tmp_path):

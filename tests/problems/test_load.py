@@ -6,6 +6,7 @@ from maxatk import load_problems
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import BENCHMARKS, find_problem, load_benchmark
+from maxatk.problems.load import read_problems
 from maxatk.records import Problem, TestCase
 from problems.rows import (
     ROWS,
@@ -54,12 +55,21 @@ def test_a_problems_file_reads_as_it_is(tmp_path):
     assert [problem.id for problem in load_problems(str(path), limit=2)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("limit", [0, -1])
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True])
 def test_a_limit_below_one_is_refused(tmp_path, limit):
     path = write_problems(tmp_path / "own.jsonl", "a")
     for name, options in ((path, {}), ("mbpp", {"file": path})):
-        with pytest.raises(InvalidValueError, match=f"limit: must be at least 1, got {limit}"):
+        with pytest.raises(InvalidValueError, match=f"limit: must be an integer of 1.*{limit}"):
             load_problems(name, limit=limit, **options)
+    for problems in ([Problem("a", ""), Problem("b", "")], str(tmp_path / "b.jsonl")):
+        with pytest.raises(InvalidValueError, match=f"limit: must be an integer of 1.*{limit}"):
+            read_problems(problems, limit=limit)
+
+
+@pytest.mark.parametrize("problems", [None, 5, Problem("a", ""), [Problem("a", ""), "b"]])
+def test_what_is_no_list_of_problems_is_refused(problems):
+    with pytest.raises(InvalidValueError, match="problems: must be a name, a path or a list"):
+        read_problems(problems)
 
 
 def test_unknown_names_are_refused_with_a_suggestion(rows_file):

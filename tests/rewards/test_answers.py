@@ -4,6 +4,7 @@ import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
@@ -245,3 +246,26 @@ def test_problems_need_an_answer_that_is_mathematics(answers):
 def test_without_math_verify_the_extra_is_named():
     with pytest.raises(MissingDependencyError, match=r"pip install 'maxatk\[math\]'"):
         AnswerReward()
+
+
+@pytest.mark.parametrize("gold", [42, 42.0, "42", np.int64(42), np.float32(42)])
+def test_an_expected_answer_may_be_a_number(answers, gold):
+    assert answers(completions=["\\boxed{42}", "\\boxed{41}"], answer=[gold] * 2) == [1.0, 0.0]
+    assert compute_answer_score("d", "\\boxed{42}", gold) == {"score": 1.0, "unscored": 0.0}
+
+
+@pytest.mark.parametrize("gold", [None, [42], {"answer": 42}, True, b"42", 1j])
+def test_an_expected_answer_of_another_type_is_refused(answers, gold):
+    with pytest.raises(InvalidValueError, match=r"^answer: must be text or a number"):
+        answers(completions=["\\boxed{42}"], answer=[gold])
+    with pytest.raises(InvalidValueError, match=r"^ground_truth: must be text or a number"):
+        compute_answer_score("d", "\\boxed{42}", gold)
+
+
+def test_arguments_of_another_type_are_named(answers):
+    with pytest.raises(InvalidValueError, match=r"^solution_str: must be a string, got None"):
+        compute_answer_score("d", None, "42")
+    with pytest.raises(InvalidValueError, match=r"^completion: must be text or a list of"):
+        answers(completions=[5], answer=["42"])
+    with pytest.raises(InvalidValueError, match=r"^workers: must be an integer of 1 or more"):
+        AnswerReward(workers=1.5)

@@ -11,10 +11,10 @@ import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, Problem, Sample, TestCase
-from maxatk.verifier import Job, Verifier, VerifierSettings, compute_score
+from maxatk.verifier import CodeReward, Job, Verifier, VerifierSettings, compute_score
 from maxatk.verifier.remote import TOKEN_VARIABLE
 from runs import rows_of, scored, write_records
-from serving import ask, served
+from serving import HEALTH, answering, ask, served
 from verifier import attacks
 
 TESTS = tuple(TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(4))
@@ -58,6 +58,15 @@ def test_verdicts_are_those_of_a_verifier_here(remote):
         assert remote.limits == local.limits
         assert remote.isolation == {k: why is True for k, why in local.isolation.items()}
     assert remote.workers == 3
+
+
+def test_a_completion_that_is_refused_is_so_with_a_server_too(remote):
+    completions = ["<think>\nprint(1)\n", "```cpp\nint main() {}\n```\n", "print(input())"]
+    reward = CodeReward(remote)
+    echo = TestCase(input="1\n", output="1\n")
+    assert reward(completions=completions, tests=[[echo]] * 3) == [0.0, 0.0, 1.0]
+    outcomes = [verdict.outcome for verdict in reward.verdicts]
+    assert outcomes == [Outcome.UNFINISHED_THOUGHT, Outcome.OTHER_LANGUAGE, Outcome.PASSED]
 
 
 def test_all_settings_of_the_client_count(server):
@@ -210,6 +219,34 @@ def test_a_body_that_is_no_json_is_refused(server, data):
     status, answer = ask(server.url + "/verify", data=data)
     assert status in (400, 422)
     assert answer["error"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422])
+def test_a_client_does_not_repeat_what_a_server_refuses(status):
+    with (
+        answering(status, b'{"error": "the reason"}', health=HEALTH) as (url, bodies),
+        Verifier(sandbox=[url], workers=1) as verifier,
+    ):
+        verdict = verifier.verify("print(1)", TESTS)
+    assert verdict.reward is None
+    assert f'refuses the program: status {status}: {{"error": "the reason"}}' in (
+        verdict.tests[0].stderr
+    )
+    assert len(bodies) == 1
+
+
+def test_what_is_too_long_for_a_server_is_not_sent_and_refused_by_name(remote):
+    long = (TestCase(input="é" * 6_000_000, output="1"),)
+    verdict = remote.verify("print(1)", long)
+    assert verdict.reward is None
+    message = "tests: a program and its tests must take 33,554,432 bytes as JSON at most"
+    assert message in verdict.tests[0].stderr
+    assert "got 36,000," in verdict.tests[0].stderr
+    for problem in (Problem("long", "", long), Problem("long", "", TESTS, visible_tests=long)):
+        with pytest.raises(InvalidValueError, match=f"^Problem 'long': {message}"):
+            remote.refuse_problems([Problem("p", "", TESTS), problem])
+    remote.refuse_problems([Problem("p", "", (TestCase(input="e" * 30_000_000, output="1"),))])
+    assert remote.verify("print(1)", TESTS[:1], "tokens").outcome is Outcome.WRONG_ANSWER
 
 
 def test_the_limits_of_the_server_win():

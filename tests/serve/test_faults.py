@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import psutil
 import pytest
@@ -16,7 +15,7 @@ from maxatk.errors import SandboxError
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier, remote
 from processes import family, kill, patience
-from serving import ask, served
+from serving import HEALTH, answering, ask, served
 
 pytestmark = pytest.mark.long
 
@@ -78,7 +77,6 @@ def test_programs_without_any_server_have_no_reward(monkeypatch):
 
 
 GOOD = {"outcome": "passed", "cpu_seconds": 0.1, "wall_seconds": 0.1, "peak_memory": 1}
-HEALTH = {"workers": 1, "isolation": {}, "limits": {"time_limit": 9, "memory_limit": 1 << 40}}
 
 
 @pytest.mark.parametrize(
@@ -99,31 +97,11 @@ HEALTH = {"workers": 1, "isolation": {}, "limits": {"time_limit": 9, "memory_lim
 def test_a_server_that_says_something_else_gives_no_verdict(monkeypatch, answer):
     monkeypatch.setattr(remote, "_PATIENCE_SECONDS", 0.5)
     data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self, data):
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def do_GET(self):
-            self.answer(json.dumps(HEALTH).encode())
-
-        def do_POST(self):
-            self.answer(data)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        with Verifier(sandbox=[f"http://127.0.0.1:{server.server_port}"]) as verifier:
-            verdict = verifier.verify(SLOW, TESTS)
-        server.shutdown()
+    with (
+        answering(200, data, health=HEALTH) as (url, _),
+        Verifier(sandbox=[url]) as verifier,
+    ):
+        verdict = verifier.verify(SLOW, TESTS)
     assert verdict.reward is None
     assert "no verdict in the answer" in verdict.tests[0].stderr
 

@@ -10,6 +10,7 @@ from maxatk.records import TestCase
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
 from maxatk.verifier import Verifier, outcomes
+from maxatk.verifier.extract import Extracted
 
 from .conftest import PROMPTS, config
 
@@ -20,7 +21,7 @@ class OfLengths(Verifier):
     """A verifier to which any completion is a program, so that an untrained model has rewards."""
 
     def program_of(self, completion, entry_point, language):
-        return f"print({len(completion) % 4})"
+        return Extracted(f"print({len(completion) % 4})")
 
 
 @pytest.fixture

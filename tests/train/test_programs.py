@@ -314,7 +314,7 @@ def test_every_message_may_be_a_program(plain_recipe, verifier, monkeypatch):
             turn = kept_turn(talk)
             text = turn["tool_calls"][0]["function"]["arguments"]["program"]
             tests = [TestCase.from_json(test) for test in row_of_batch["tests"]]
-            expected = verifier.verify(verifier.program_of(text, None), tests).reward
+            expected = verifier.verify(verifier.program_of(text, None).program, tests).reward
             assert reward == pytest.approx(expected, abs=1e-6)
     assert max(lengths) == 5  # three programs, two answers
     texts = [s["text"] for group in recorded(out, "group") for s in group["samples"]]

@@ -19,6 +19,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
 from maxatk.verifier import Verifier
+from maxatk.verifier.extract import Extracted
 from maxatk.view.server import View
 from maxatk.view.watched_training import WatchedTraining
 
@@ -31,7 +32,7 @@ class OfLengths(Verifier):
     """A verifier to which any completion is a program, so that an untrained model has rewards."""
 
     def program_of(self, completion, entry_point, language):
-        return f"print({len(completion) % 4})"
+        return Extracted(f"print({len(completion) % 4})")
 
 
 def recorded(folder, kind):

@@ -93,7 +93,7 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
         ({"problems": "none.jsonl"}, MissingFileError, "none.jsonl: no such file"),
         ({"reward": "binry"}, InvalidValueError, "reward: .*did you mean 'binary'"),
         ({"trainr": {}}, InvalidValueError, "unknown key 'trainr'; did you mean 'trainer'"),
-        ({"verifier": {"workers": 0}}, InvalidValueError, "workers: must be positive, got 0"),
+        ({"verifier": {"workers": 0}}, InvalidValueError, "workers: must be an integer of 1"),
         (
             {"trainer": {"learning_rat": 1}},
             InvalidValueError,

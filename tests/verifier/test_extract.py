@@ -52,12 +52,33 @@ def test_a_usage_block_does_not_cost_the_reward_of_what_the_tests_call(verifier,
         ("Solution().run(3)", "Solution"),
         ("add(1, 2)", "add"),
         (" größe (1)", "größe"),
-        ("[add(1)]", None),
+        ("[add(1)]", "add"),
+        ("sorted(two(3))", "two"),
+        ("round(add(sub(1), 2), 2)", "add"),
+        ("list(map(two, [1, 2]))", "two"),
+        ("sorted(add(1, 2), key=lambda x: sub(x))", "add"),
+        ("abs(Solution().run(3) - 1.5) < 1e-6", "Solution"),
+        ("len('two(3)') + two(3)", "two"),
+        ("max(1, 2)", "max"),  # a program may define one of its own
+        ("max(", "max"),
+        ("sum([])", "sum"),
+        ("[1, 2]", None),
+        ("(" * 9000, None),
+        ("-" * 90000 + "1", None),
     ],
 )
 def test_what_the_tests_call_is_the_name_that_a_program_defines(call, name):
     assert called_name([TestCase("1\n", "2"), TestCase(call=call, output="1")]) == name
     assert called_name([TestCase("1\n", "2")]) is None
+
+
+@pytest.mark.parametrize("call", ["sorted(two(3))", "list(map(two, [3]))[0]", "[*two(3)]"])
+def test_tests_that_begin_with_a_builtin_do_not_choose_an_example(verifier, call):
+    program = "def two(n):\n    return [n, 1]\n"
+    completion = f"{PY}{program}{END}An example:\n{PY}print(two(3))\n{END}"
+    expected = repr(eval(call, {"two": lambda n: [n, 1]}))
+    tests = [[TestCase(call=call, output=expected)]]
+    assert CodeReward(verifier)(completions=[completion], tests=tests) == [1.0]
 
 
 CHAIN = "".join(f"{PY}def f{i}(x):\n    return f{i + 1}(x)\n{END}" for i in range(3000))

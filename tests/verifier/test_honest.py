@@ -111,6 +111,25 @@ def test_correct_programs_pass(verifier, name):
     assert verdict.reward == 1.0, verdict
 
 
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import sys, numpy as np",
+        "import sys; import numpy as np",
+        "try: import numpy as np\nexcept ImportError: raise",
+        "if True: from numpy import *; import numpy as np",
+        "import importlib\nnp = importlib.import_module('numpy')",
+        "np = __import__('numpy')",
+        "import \\\n    numpy as np",
+        "from numpy.linalg import norm; import numpy as np",
+    ],
+)
+def test_numpy_may_be_imported_in_any_way(verifier, imports):
+    pytest.importorskip("numpy")
+    test = TestCase(input="", output="6")
+    assert verifier.verify(f"{imports}\nprint(np.arange(4).sum())", [test]).reward == 1.0
+
+
 def test_numpy_programs_pass(verifier):
     pytest.importorskip("numpy")
     program = "import numpy as np\ninput()\nprint(np.array(input().split(), dtype=int).sum())"

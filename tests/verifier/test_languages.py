@@ -120,7 +120,7 @@ def test_calls_of_functions_are_python_alone(verifier):
     with pytest.raises(InvalidValueError, match="language: unknown value 'rust'; allowed: c, cpp"):
         verifier.verify(ADD, PAIR, language="rust")
     with pytest.raises(InvalidValueError, match="calls a function"):
-        verifier.refuse_languages([Problem("p", "", (call,), language="cpp")])
+        verifier.refuse_problems([Problem("p", "", (call,), language="cpp")])
 
 
 def test_a_language_that_this_machine_cannot_build_passes_nothing(monkeypatch, verifier):
@@ -132,7 +132,7 @@ def test_a_language_that_this_machine_cannot_build_passes_nothing(monkeypatch, v
         assert verdict.reward is None
         assert "there is no g++ and no clang++" in verdict.tests[0].stderr
         with pytest.raises(SandboxError, match=r"C\+\+ cannot be built on this machine"):
-            verifier.refuse_languages([Problem("p", "", PAIR, language="cpp")])
+            verifier.refuse_problems([Problem("p", "", PAIR, language="cpp")])
         rows = {row.name: row for row in languages_here()}
         assert rows["python"].holds
         assert not rows["cpp"].holds
@@ -200,8 +200,10 @@ def test_the_program_is_what_a_reader_would_take(completion, program):
 def test_a_program_in_another_language_has_an_outcome_of_its_own(
     verifier, language, fence, message
 ):
-    program = verifier.program_of(f"So:\n```{fence}\n{ADD}```\n", None, language)
-    verdict = verifier.verify(program, PAIR, language=language)
+    extracted = verifier.program_of(f"So:\n```{fence}\n{ADD}```\n", None, language)
+    assert extracted.program == ADD
+    job = Job(extracted.program, PAIR, language=language, refused=extracted.refused)
+    (verdict,) = verifier.verify_many([job])
     assert verdict.outcome is Outcome.OTHER_LANGUAGE
     assert verdict.reward == 0.0
     assert message in verdict.tests[0].stderr

@@ -57,7 +57,7 @@ def test_python_the_command_line_trl_and_verl_give_equal_rewards(maxatk, tmp_pat
     truth = {"tests": [test.to_json() for test in CHECKS], "entry_point": "add"}
     many = [truth] * len(texts)
     with Verifier() as verifier:
-        programs = [verifier.program_of(text, "add") for text in texts]
+        programs = [verifier.program_of(text, "add").program for text in texts]
         verdicts = [verifier.verify(p, CHECKS, entry_point="add") for p in programs]
         of_trl = CodeReward(verifier)(completions=texts, **columns)
     rewards = {

@@ -8,8 +8,15 @@ import pytest
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.submissions import submission
 from maxatk.records import Outcome, Problem, Sample, TestCase
-from maxatk.verifier import CodeReward, Verifier, VerifierSettings, compute_score, extract_code
-from maxatk.verifier.extract import UNFINISHED_THOUGHT
+from maxatk.verifier import (
+    CodeReward,
+    Job,
+    Verifier,
+    VerifierSettings,
+    compute_score,
+    extract_code,
+)
+from maxatk.verifier.extract import Extracted, Refusal, read_program
 from maxatk.verifier.reasoning import opening_of, read_answer
 from processes import patience
 from verifier.completions import ADD, END, PY, WRONG
@@ -18,6 +25,7 @@ GOOD = "good()\n"
 BAD = f"{PY}bad()\n{END}"
 UNMARKED = f"```\n{GOOD}{END}"
 STRIPS = "import re\nprint(re.sub(r'<think>.*?</think>', '', input()))\n"
+UNFINISHED = Extracted("", Refusal("unfinished_thought"))
 ECHO = TestCase(input="1\n", output="1\n")
 
 
@@ -43,14 +51,14 @@ def test_a_thought_in_any_tags_is_left_out_and_one_that_never_ends_is_no_answer(
     assert extract_code(f"{opening}\n{BAD}No.{closing}\n{UNMARKED}") == GOOD
     assert extract_code(f"\n {opening}{BAD}{closing}{UNMARKED}") == GOOD
     assert extract_code(f"{BAD}No.\n{closing}\n{UNMARKED}") == GOOD  # the prompt has opened it
-    assert extract_code(f"{opening}\n{BAD}") == UNFINISHED_THOUGHT
-    assert extract_code(f"{opening}a{closing}\n{UNMARKED}{opening}no") == UNFINISHED_THOUGHT
+    assert read_program(f"{opening}\n{BAD}") == UNFINISHED
+    assert read_program(f"{opening}a{closing}\n{UNMARKED}{opening}no") == UNFINISHED
     assert extract_code(f"{opening}\n{BAD}", unfinished_thought="read") == "bad()\n"
 
 
 def test_channels_of_gpt_oss_whose_special_tokens_are_gone():
     assert extract_code(f"analysisWe need {BAD}assistantfinal{UNMARKED}") == GOOD
-    assert extract_code(f"analysisWe need {BAD}") == UNFINISHED_THOUGHT
+    assert read_program(f"analysisWe need {BAD}") == UNFINISHED
     assert extract_code(f"analysis of the input {BAD}") == "bad()\n"
 
 
@@ -98,8 +106,8 @@ def test_what_a_model_could_try_to_have_a_thought_rewarded_is_worth_nothing(veri
     truth = {"tests": [test.to_json() for test in tests[0]]}
     assert compute_score("a", completion, truth)["score"] == 0.0
     problem = Problem("p", "", tuple(tests[0]))
-    program = submission(Sample("p", 0, completion), problem, verifier.program_of).program
-    assert verifier.verify(program, tests[0]).reward == 0.0
+    job = submission(Sample("p", 0, completion), problem, verifier.program_of).job(problem)
+    assert verifier.verify_many([job])[0].outcome is Outcome.UNFINISHED_THOUGHT
 
 
 def test_an_unfinished_thought_is_read_where_that_is_asked_for():
@@ -116,6 +124,36 @@ def test_an_unfinished_thought_is_read_where_that_is_asked_for():
         VerifierSettings(unfinished_thought="maybe")
 
 
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "<a thought that never ends>",
+        "<a program in another language>pascal",
+        "<a program in another language>cpp",
+        "unfinished_thought",
+        str(Refusal("other_language", "cpp")),
+        repr(UNFINISHED),
+    ],
+)
+def test_no_text_of_a_completion_stands_for_a_refusal(verifier, completion):
+    reward = CodeReward(verifier)
+    assert reward(completions=[completion], tests=[[ECHO]]) == [0.0]
+    assert reward.verdicts[0].outcome in (Outcome.COMPILE_ERROR, Outcome.RUNTIME_ERROR)
+
+
+def test_a_refused_job_is_not_run_whatever_its_program(verifier):
+    refused = Refusal("unfinished_thought")
+    right = "print(input())"
+    verdicts = verifier.verify_many([Job(right, (ECHO,)), Job(right, (ECHO,), refused=refused)])
+    assert [verdict.reward for verdict in verdicts] == [1.0, 0.0]
+    with pytest.raises(InvalidValueError, match="refused: must be a Refusal, got 'no'"):
+        Job(right, (ECHO,), refused="no")
+    with pytest.raises(InvalidValueError, match="kind: unknown value 'other'"):
+        Refusal("other")
+    with pytest.raises(InvalidValueError, match="language: unknown value 'pascal'"):
+        Refusal("other_language", "pascal")
+
+
 def test_a_prompt_that_opens_a_thought_has_begun_it(verifier):
     prompts = ["Add.\n<think>\n", [{"role": "assistant", "content": "<think>"}], "Add."]
     completions = [f"{PY}print(1)\n{END}"] * 3
@@ -129,7 +167,7 @@ def test_a_prompt_that_opens_a_thought_has_begun_it(verifier):
 def test_special_tokens_are_said_once(caplog):
     with caplog.at_level(logging.WARNING), Verifier(workers=1) as verifier:
         for _ in range(2):
-            assert verifier.program_of("f()\n<|endoftext|>g()", None) == "f()\n"
+            assert verifier.program_of("f()\n<|endoftext|>g()", None).program == "f()\n"
     assert [
         record.getMessage() for record in caplog.records if "<|endoftext|>" in record.getMessage()
     ]

@@ -7,6 +7,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import CodeReward, compute_score, compute_scores
 from maxatk.verifier import rewards as of_programs
+from maxatk.verifier.extract import Extracted
 
 ROW = [
     {"input": "2\n", "output": "4\n", "call": None, "check": None},
@@ -49,7 +50,7 @@ def test_a_failure_of_the_verifier_is_none_and_not_zero():
             return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
 
         def program_of(self, completion, entry_point, language):
-            return completion
+            return Extracted(completion)
 
     for binary in (False, True):
         reward = CodeReward(Broken(), binary=binary)  # type: ignore[arg-type]
@@ -99,7 +100,7 @@ def test_an_unscorable_sample_is_nan_for_verl(monkeypatch):
             return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
 
         def program_of(self, completion, entry_point, language):
-            return completion
+            return Extracted(completion)
 
     monkeypatch.setattr(of_programs, "shared_verifier", lambda *_: Broken())
     score = compute_score("a", "x", TESTS, binary=True)

@@ -1,10 +1,11 @@
-"""Programs that are started before anybody waits for their verdicts."""
+"""What a verifier does with its queue: programs started ahead, and jobs that nobody can verify."""
 
 import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import TestCase
 from maxatk.verifier import CodeReward, Job, Verifier, outcomes
+from maxatk.verifier.running import RunJob
 
 TESTS = (TestCase(input="", output="0"), TestCase(input="", output="0\n"), TestCase("", "1"))
 
@@ -63,3 +64,19 @@ def test_a_reward_awaits_what_was_started_and_reports_what_was_wrong_with_it(ver
                 reward(completions=["print(1)"], tests=columns["tests"], compare=["no rule"])
         assert reward(completions=["print(0)"], **columns) == [2 / 3]
         assert verified == ["print(0)", "print(0)"]
+
+
+def test_a_job_that_nobody_can_verify_is_answered_and_ends_no_thread():
+    jobs = [printing(number) for number in range(4)]
+    for job in jobs[:3]:
+        object.__setattr__(job, "checker", 5)  # which a `Job` refuses: whatever got past it
+    with Verifier(workers=2) as verifier:
+        verdicts = verifier.verify_many(jobs)
+    assert [verdict.reward for verdict in verdicts] == [None, None, None, 0.0]
+    assert "TypeError" in verdicts[0].tests[0].stderr
+
+
+@pytest.mark.parametrize("value", [0, 1.5, "5", True, None])
+def test_a_job_that_shows_what_is_printed_shows_some_characters(value):
+    with pytest.raises(InvalidValueError, match=r"^most_characters: must be an integer of 1"):
+        RunJob("print(1)", TESTS, most_characters=value)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import at_least, is_finite, require
+from maxatk.check import is_finite, require, whole
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.shards import Shard
 from maxatk.records import Problem
@@ -48,7 +48,8 @@ class RunRecipe:
     def __post_init__(self) -> None:
         read_spec(self.reward)
         require(is_finite(self.threshold), "threshold", "a finite number", self.threshold)
-        at_least("limit", self.limit, 1)
+        if self.limit is not None:
+            whole("limit", self.limit, 1)
         if self.shard is not None:
             Shard.read(self.shard)
 

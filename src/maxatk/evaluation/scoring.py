@@ -19,7 +19,7 @@ from maxatk.records import Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
-from maxatk.verifier import Verifier, problem_job, quick_turns
+from maxatk.verifier import Verifier, quick_turns
 
 BATCH = 256
 BY_TESTS = "continuous"  # the reward that is the share of the tests that passed
@@ -54,7 +54,7 @@ class Scorer:
         self, batch: Sequence[Submission]
     ) -> Iterator[list[tuple[Score, FailedTest | None]]]:
         shares = visible_shares(batch, self._verifier, self._problems)
-        jobs = [problem_job(s.program, self._problems[s.sample.problem_id]) for s in batch]
+        jobs = [s.job(self._problems[s.sample.problem_id]) for s in batch]
         # Verdicts come in the order in which programs end. Scores are stored in the order of the
         # batch, so that the file of an interrupted run is a prefix of that of an uninterrupted one.
         waiting: dict[int, Verdict] = {}
@@ -183,7 +183,7 @@ def visible_shares(
         if problem.visible_tests:
             shown[problem_id] = dataclasses.replace(problem, tests=problem.visible_tests)
     tested = [submission for submission in batch if submission.sample.problem_id in shown]
-    jobs = [problem_job(s.program, shown[s.sample.problem_id]) for s in tested]
+    jobs = [s.job(shown[s.sample.problem_id]) for s in tested]
     verdicts = verifier.verify_many(jobs) if jobs else []
     return {
         key_of(submission.sample): verdict.reward

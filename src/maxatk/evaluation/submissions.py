@@ -15,34 +15,36 @@ from maxatk.exchange.log import LogRow
 from maxatk.exchange.reading import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
-from maxatk.verifier import called_name, extract_code
-from maxatk.verifier.extract import OTHER_LANGUAGE, UNFINISHED_THOUGHT
+from maxatk.verifier import Job, called_name, problem_job
+from maxatk.verifier.extract import Extracted, Refusal, read_program
 from maxatk.verifier.languages import language_named
 from maxatk.verifier.reasoning import read_answer
 
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
-Extract = Callable[[str, str | None, str | None], str]
+Extract = Callable[[str, str | None, str | None], Extracted]
 """Completion, entry point and name of the language (None: Python) -> program."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    """A sample and the program text that is verified for it."""
+    """A sample and the program text that is verified for it, or why none is."""
 
     sample: Sample
     program: str
+    refused: Refusal | None = None
+
+    def job(self, problem: Problem) -> Job:
+        """Return the job for a problem; raises InvalidValueError as `Job`."""
+        return problem_job(self.program, problem, refused=self.refused)
 
 
-def _extracted(completion: str, entry_point: str | None, language: str | None) -> str:
-    return extract_code(completion, entry_point, language=language or "python")
-
-
-def submission(sample: Sample, problem: Problem, extract: Extract = _extracted) -> Submission:
+def submission(sample: Sample, problem: Problem, extract: Extract = read_program) -> Submission:
     """Return a sample of ours with its program: the code block, or the whole completion."""
     entry_point = problem.entry_point or called_name(problem.tests)
-    return Submission(sample, extract(sample.completion, entry_point, problem.language))
+    extracted = extract(sample.completion, entry_point, problem.language)
+    return Submission(sample, extracted.program, extracted.refused)
 
 
 def read_submissions(
@@ -51,7 +53,7 @@ def read_submissions(
     *,
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
-    extract: Extract = _extracted,
+    extract: Extract = read_program,
 ) -> list[Submission]:
     """Return the submissions of a samples file, in file order.
 
@@ -121,16 +123,20 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
     if row.program is not None:
         return Submission(sample, row.program)
     if row.continues:
-        return Submission(sample, _continued(problem, completion, extract))
+        return _continued(sample, problem, completion, extract)
     return submission(sample, problem, extract)
 
 
-def _continued(problem: Problem, completion: str, extract: Extract) -> str:
-    """Return the program of a completion that goes on from the problem's code, or repeats it."""
+def _continued(sample: Sample, problem: Problem, completion: str, extract: Extract) -> Submission:
+    """Return the submission of a completion that goes on from the problem's code, or repeats it."""
+    extracted = extract(completion, problem.entry_point, problem.language)
+    if extracted.refused is not None:
+        return Submission(sample, extracted.program, extracted.refused)
+    return Submission(sample, _continued_program(problem, completion, extracted.program))
+
+
+def _continued_program(problem: Problem, completion: str, block: str) -> str:
     start = problem.starter_code or problem.prompt
-    block = extract(completion, problem.entry_point, problem.language)
-    if block == UNFINISHED_THOUGHT or block.startswith(OTHER_LANGUAGE):
-        return block
     text = read_answer(completion).text  # without special tokens
     if block == text:
         return start + text

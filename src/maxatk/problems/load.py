@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maxatk.check import at_least
+from maxatk.check import require, whole
 from maxatk.errors import (
     DataError,
     InvalidValueError,
@@ -50,6 +50,8 @@ def read_problems(
     options of the benchmark `table` it has, such as {"prompt": "question"}. Raises as
     `load_problems` and `problems_by_id`, InvalidValueError for tests that the verifier refuses.
     """
+    if limit is not None:
+        whole("limit", limit, 1)
     if isinstance(problems, (str, Path)):
         loaded = (
             load_problems("table", file=problems, options=mapping, limit=limit)
@@ -58,6 +60,9 @@ def read_problems(
         )
         by_id = problems_by_id(loaded, source=str(problems))
     else:
+        is_list = isinstance(problems, Sequence)
+        are_problems = is_list and all(isinstance(problem, Problem) for problem in problems)
+        require(are_problems, "problems", "a name, a path or a list of Problem", problems)
         by_id = problems_by_id(problems[:limit], source="problems")
     for problem in by_id.values():
         if problem.tests:
@@ -99,7 +104,8 @@ def load_problems(
     Raises InvalidValueError for an unknown name, split or option, MissingFileError without the
     file, DataError for a row that does not have the schema and for a hub that does not answer.
     """
-    at_least("limit", limit, 1)
+    if limit is not None:
+        whole("limit", limit, 1)
     name = str(name)
     if name in BENCHMARKS:
         loaded = load_benchmark(
@@ -135,7 +141,8 @@ def load_benchmark(
     """Return problems with their solutions, and the rows left out; otherwise as `load_problems`."""
     path = None if file is None else str(file)
     source = Source(name, split, path, revision, options or {})
-    at_least("limit", limit, 1)
+    if limit is not None:
+        whole("limit", limit, 1)
     solved: list[SolvedProblem] = []
     left_out: list[LeftOut] = []
     for _, outcome in source.outcomes():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+import numbers
 import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from maxatk.check import positive
+from maxatk.check import positive, require, whole
 from maxatk.conversations import completion_text
 from maxatk.errors import (
     DataError,
@@ -52,7 +53,8 @@ class AnswerReward:
         if boxed not in BOXED:
             raise unknown_name("boxed", str(boxed), BOXED)
         check_unfinished_thought(unfinished_thought)
-        positive("workers", workers)
+        if workers is not None:
+            whole("workers", workers, 1)
         positive("timeout_s", timeout_s)
         if importlib.util.find_spec("math_verify") is None:
             raise MissingDependencyError(
@@ -86,12 +88,13 @@ class AnswerReward:
         self,
         prompts: Sequence[Any] | None = None,
         completions: Sequence[Any] = (),
-        answer: Sequence[str] = (),
+        answer: Sequence[str | float] = (),
         **_unused: Any,
     ) -> list[float]:
-        """Return 1.0 or 0.0 for each completion; `answer` is a column of the data.
+        """Return 1.0 or 0.0 for each completion; `answer` is a column of texts or numbers.
 
-        Raises RewardFailure for an expected answer that is not mathematics.
+        Raises RewardFailure for an expected answer that is not mathematics, InvalidValueError for
+        one that is neither text nor a number.
         """
         if len(answer) != len(completions):
             raise InvalidValueError(
@@ -100,12 +103,13 @@ class AnswerReward:
             )
         if prompts is None or len(prompts) != len(completions):
             prompts = [None] * len(completions)
-        self._understand(answer)
+        gold_answers = [_gold_text(gold, field="answer") for gold in answer]
+        self._understand(gold_answers)
         pairs = [
             self._pair(opening_of(prompt) + completion_text(completion), gold)
-            for prompt, completion, gold in zip(prompts, completions, answer, strict=True)
+            for prompt, completion, gold in zip(prompts, completions, gold_answers, strict=True)
         ]
-        for gold in answer:
+        for gold in gold_answers:
             if self._failures[gold]:
                 raise RewardFailure(f"answer: {self._failures[gold]}")
         distinct = list(dict.fromkeys(pair for pair in pairs if isinstance(pair, _Pair)))
@@ -161,6 +165,13 @@ class _Pair(NamedTuple):
     joined: str | None = None
 
 
+def _gold_text(gold: object, *, field: str) -> str:
+    """Return an expected answer as text; raises InvalidValueError for what is no text or number."""
+    is_number = isinstance(gold, numbers.Real) and not isinstance(gold, bool)
+    require(isinstance(gold, str) or is_number, field, "text or a number", gold)
+    return str(gold)
+
+
 def _same_text(text: str, gold: str) -> bool:
     """Say whether an answer is the expected text, whatever LaTeX says of its font and spaces."""
     return _plain(text) == _plain(gold)
@@ -173,7 +184,7 @@ def _plain(text: str) -> str:
 def compute_answer_score(
     data_source: str,  # noqa: ARG001  (part of the shape)
     solution_str: str,
-    ground_truth: str,
+    ground_truth: str | float,
     extra_info: Mapping[str, Any] | None = None,  # noqa: ARG001
     *,
     boxed: Boxed = "preferred",
@@ -182,16 +193,18 @@ def compute_answer_score(
     """Return `score`, 1.0 where the answer of a completion, `solution_str`, is the ground truth.
 
     That is verl's shape. Where the ground truth is not mathematics, `score` is NaN and `unscored`
-    is 1.
+    is 1. Raises InvalidValueError for a ground truth that is neither text nor a number.
     """
-    reward = _shared(boxed, unfinished_thought)
+    require(isinstance(solution_str, str), "solution_str", "a string", solution_str)
+    gold = _gold_text(ground_truth, field="ground_truth")
+    reward = _shared(os.getpid(), boxed, unfinished_thought)
     try:
-        return {"score": reward([], [solution_str], [ground_truth])[0], "unscored": 0.0}
+        return {"score": reward([], [solution_str], [gold])[0], "unscored": 0.0}
     except RewardFailure:
         return {"score": math.nan, "unscored": 1.0}
 
 
 @functools.cache
-def _shared(boxed: Boxed, unfinished_thought: UnfinishedThought) -> AnswerReward:
+def _shared(_pid: int, boxed: Boxed, unfinished_thought: UnfinishedThought) -> AnswerReward:
     """Return the one reward of this process with these settings."""
     return AnswerReward(boxed=boxed, unfinished_thought=unfinished_thought)

@@ -65,6 +65,7 @@ class _Comparer:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
 
     def ask(self, question: Question) -> dict[str, Any]:
         process = self._running()
@@ -80,6 +81,9 @@ class _Comparer:
         return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
+        if self._pid != os.getpid():  # a fork: the process answers the one that started it
+            self._process = None
+            self._pid = os.getpid()
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._process = subprocess.Popen(
@@ -95,7 +99,7 @@ class _Comparer:
         return self._process
 
     def close(self) -> None:
-        if self._process is None:
+        if self._process is None or self._pid != os.getpid():
             return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)  # its fork too

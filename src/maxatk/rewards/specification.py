@@ -173,7 +173,7 @@ def _share_of_visible(reward: CodeReward, *, visible_tests: Any, **columns: Any)
 
 
 def _refuse_without(field: str, verifier: Verifier, problems: Sequence[Problem]) -> None:
-    verifier.refuse_languages(problems)
+    verifier.refuse_problems(problems)
     for problem in problems:
         if not getattr(problem, field):
             raise InvalidValueError(

@@ -9,9 +9,7 @@ from typing import Any
 
 from maxatk.serve.admission import Admission, ClientGoneError
 from maxatk.serve.answers import TRY_AGAIN, RefusedError
-
-MOST_BODY = 32 << 20
-"""Bytes of a body; more are refused."""
+from maxatk.verifier.wire import MOST_BODY
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

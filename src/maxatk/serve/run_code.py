@@ -48,7 +48,7 @@ def read_work(body: Mapping[str, Any], most: Limits) -> Work | Answer:
     job = RunJob(
         _text(body, "code"),
         (TestCase(input=_text(body, "stdin"), output=""),),
-        language=body.get("language") or None,
+        language=body.get("language"),
         most_characters=most.output_limit,
     )
     return Work(jobs=(job,), limits=limits, wait=wait)
@@ -112,8 +112,9 @@ def _response(
 
 
 def _unsupported(body: Mapping[str, Any]) -> str:
-    language = body.get("language") or "python"
-    if not isinstance(language, str) or language not in LANGUAGES:
+    language = body.get("language")
+    is_language = isinstance(language, str) and language in LANGUAGES
+    if language is not None and not is_language:
         return f"language: must be one of {', '.join(LANGUAGES)}"
     for name in ("files", "fetch_files"):
         if body.get(name):

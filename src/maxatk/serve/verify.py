@@ -35,9 +35,10 @@ def read_work(body: Mapping[str, Any], most: Limits) -> Work:
     wait = body.get("wait_s", _WAIT_SECONDS)
     is_wait = is_number(wait) and 0 < wait <= 3600
     require(is_wait, "wait_s", "seconds above 0, 3600 at most", wait)
+    limits = body.get("limits")
     return Work(
         jobs=[_bounded_job(wire.job_from_json(row), most) for row in programs],
-        limits=_bounded_limits(wire.limits_from_json(body.get("limits") or {}), most),
+        limits=_bounded_limits(wire.limits_from_json({} if limits is None else limits), most),
         wait=float(wait),
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
+from maxatk.check import require
 from maxatk.errors import unknown_name
 from maxatk.verifier.fences import read_fences
 from maxatk.verifier.languages import language_named, language_of_mark
@@ -14,21 +16,38 @@ from maxatk.verifier.reasoning import read_answer
 UnfinishedThought: TypeAlias = Literal["wrong", "read"]
 """What becomes of a completion whose reasoning never ends."""
 
-UNFINISHED_THOUGHT = "<a thought that never ends>"
-"""What stands for the program of such a completion; its outcome is `unfinished_thought`."""
-
-OTHER_LANGUAGE = "<a program in another language>"
-"""What stands, with its name behind it, for a program whose fence names a language that the problem
-does not take; its outcome is `other_language`."""
-
 # A fence that names a language.
 _MARK = re.compile(r"^[ \t]*(?:```|~~~)[ \t{.]*[A-Za-z]", re.MULTILINE)
 
 
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why a completion has no program that is run: its `kind` is the outcome of all tests.
+
+    Its reasoning never ends, or its program is in a `language` that the problem does not take.
+    Raises InvalidValueError for another kind and for an unknown language.
+    """
+
+    kind: Literal["unfinished_thought", "other_language"]
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        kinds = ("unfinished_thought", "other_language")
+        if self.kind not in kinds:
+            raise unknown_name("kind", str(self.kind), kinds)
+        if self.kind == "other_language":
+            language_named(str(self.language))
+
+
 class Extracted(NamedTuple):
-    """The program in a completion, and the special token that was cut off, "" without one."""
+    """The program in a completion, and why it is not run, None where it is.
+
+    `program` is "" where the reasoning never ends. `special_token` is the one that was cut off, ""
+    without one.
+    """
 
     program: str
+    refused: Refusal | None = None
     special_token: str = ""
 
 
@@ -51,48 +70,55 @@ def extract_code(
     block of any language; the text itself. A block that defines the entry point, or that reads the
     input, gets the blocks beside it that define what it lacks. With `repair_truncated` what follows
     a fence that was never closed is cut to `longest_program`, and the first rule counts it as a
-    closed block. A completion whose reasoning never ends has the program `UNFINISHED_THOUGHT`,
-    unless `unfinished_thought` is "read".
+    closed block. A completion whose reasoning never ends has the program "", unless
+    `unfinished_thought` is "read".
 
-    Of a `language` that is compiled the last block with a `main` is the program. Where a fence says
-    that the program is in another language, `OTHER_LANGUAGE` stands for it, and that language's
-    name. Raises InvalidValueError for an unknown `language`.
+    Of a `language` that is compiled the last block with a `main` is the program. Whether a program
+    is refused, as one in another language is, can be read from `Verifier.program_of`. Raises
+    InvalidValueError for an unknown `language`.
     """
-    return extract(
+    return read_program(
         completion,
         entry_point,
-        language_named(language),
+        language,
         repair_truncated=repair_truncated,
         unfinished_thought=unfinished_thought,
     ).program
 
 
-def extract(
+def read_program(
     completion: str,
-    entry_point: str | None,
-    language: Language,
+    entry_point: str | None = None,
+    language: str | None = None,
     *,
-    repair_truncated: bool,
-    unfinished_thought: UnfinishedThought,
+    repair_truncated: bool = False,
+    unfinished_thought: UnfinishedThought = "wrong",
 ) -> Extracted:
-    """Return the program as `extract_code` does, with the special token that was cut off."""
+    """Return the program as `extract_code` does, and whether it is refused.
+
+    Raises InvalidValueError for an unknown `language`; None is Python.
+    """
+    require(isinstance(completion, str), "completion", "a string", completion)
+    require(isinstance(entry_point, str | None), "entry_point", "a string", entry_point)
+    asked_for = language_named(language or "python")
     answer = read_answer(completion)
     if not answer.finished and unfinished_thought == "wrong":
-        return Extracted(UNFINISHED_THOUGHT)
-    program = language.program_in(answer.text, entry_point, repair_truncated=repair_truncated)
+        return Extracted("", Refusal("unfinished_thought"))
+    refused = None
+    program = asked_for.program_in(answer.text, entry_point, repair_truncated=repair_truncated)
     if program is None:
         program = answer.text
     elif _MARK.search(answer.text):
-        program = _other_language(answer.text, program, language) or program
-    return Extracted(program, answer.special_token)
+        refused = _other_language(answer.text, program, asked_for)
+    return Extracted(program, refused, answer.special_token)
 
 
-def _other_language(text: str, program: str, language: Language) -> str | None:
-    """Return what stands for a program that is a block of another language, None for its own."""
+def _other_language(text: str, program: str, language: Language) -> Refusal | None:
+    """Return the refusal of a program that is a block of another language, None for its own."""
     for block in read_fences(text).closed:
         marked = language_of_mark(block.language)
         if marked is not None and marked is not language and block.text.strip() == program.strip():
-            return f"{OTHER_LANGUAGE}{marked.name}"
+            return Refusal("other_language", marked.name)
     return None
 
 

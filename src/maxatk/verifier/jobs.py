@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import decimal
 import io
@@ -11,11 +12,11 @@ import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, positive, require
+from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, positive, require, whole
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
-from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.extract import Refusal, UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.languages import Language, language_named
 
@@ -26,6 +27,7 @@ _LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 
 
+_TEXTS = ("program", "compare", "entry_point", "checker", "language", "checker_language")
 _MOST_TIMEOUTS = (1 << 31) - 1  # which the sandbox is told
 
 
@@ -58,7 +60,11 @@ class Limits:
         limited("time_limit", self.time_limit, MOST_SECONDS)
         for name in ("memory_limit", "output_limit"):
             limited_bytes(name, getattr(self, name))
-        limited("stop_after_timeouts", self.stop_after_timeouts, _MOST_TIMEOUTS)
+        if self.stop_after_timeouts is not None:
+            whole("stop_after_timeouts", self.stop_after_timeouts, 1)
+            limited("stop_after_timeouts", self.stop_after_timeouts, _MOST_TIMEOUTS)
+        is_bool = isinstance(self.repair_truncated, bool)
+        require(is_bool, "repair_truncated", "True or False", self.repair_truncated)
         check_unfinished_thought(self.unfinished_thought)
         if self.flags:
             check_flags(self.flags)
@@ -100,7 +106,8 @@ class Job:
     `time_limit` is CPU seconds and `memory_limit` bytes a test (None: the verifier's),
     `entry_point` the function that check tests are given, `tolerance` the error that floats inside
     the values of calls may have (None: 0). `language` and `checker_language` are names of
-    `LANGUAGES` (None: Python). Raises InvalidValueError.
+    `LANGUAGES` (None: Python). A job that is `refused` is not run: it fails its tests for what the
+    `Refusal` says of the completion. Raises InvalidValueError.
     """
 
     program: str
@@ -113,14 +120,19 @@ class Job:
     tolerance: float | None = None
     language: str | None = None
     checker_language: str | None = None
+    refused: Refusal | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.program, str):
-            raise InvalidValueError(f"program: must be a string, got {type(self.program).__name__}")
-        if not isinstance(self.tests, tuple):
-            object.__setattr__(self, "tests", tuple(self.tests))
-        if not self.tests or not all(isinstance(test, TestCase) for test in self.tests):
-            raise InvalidValueError("tests: must be one TestCase or more")
+        for name in _TEXTS:
+            value = getattr(self, name)
+            is_unset = value is None and name != "program"
+            require(is_unset or isinstance(value, str), name, "a string", value)
+        is_refusal = self.refused is None or isinstance(self.refused, Refusal)
+        require(is_refusal, "refused", "a Refusal", self.refused)
+        tests = tuple(self.tests) if isinstance(self.tests, Iterable) else ()
+        are_tests = bool(tests) and all(isinstance(test, TestCase) for test in tests)
+        require(are_tests, "tests", "a list of one TestCase or more", self.tests)
+        object.__setattr__(self, "tests", tests)
         limited("time_limit", self.time_limit, MOST_SECONDS)
         if self.memory_limit is not None:
             limited_bytes("memory_limit", self.memory_limit)
@@ -185,7 +197,7 @@ def check_flags(flags: Mapping[str, str]) -> None:
         require(isinstance(text, str), f"flags.{name}", "text such as '-O2 -std=c++17'", text)
 
 
-def problem_job(program: str, problem: Problem) -> Job:
+def problem_job(program: str, problem: Problem, *, refused: Refusal | None = None) -> Job:
     """Return the job of a program for a problem; raises InvalidValueError as `Job`."""
     if not problem.tests:
         raise InvalidValueError(
@@ -203,14 +215,41 @@ def problem_job(program: str, problem: Problem) -> Job:
         tolerance=problem.tolerance,
         language=problem.language,
         checker_language=problem.checker_language,
+        refused=refused,
     )
 
 
 def called_name(tests: Iterable[TestCase]) -> str | None:
-    """Return the function or class that the first call of tests begins with, None without one."""
+    """Return the function or class that the first call of tests is of, None without one.
+
+    That is the first name called in it that is no builtin, as `two` in `sorted(two(3))`.
+    """
     call = next((test.call for test in tests if test.call is not None), "")
-    name = _CALLED.match(call)
-    return name[1] if name else None
+    first = _CALLED.match(call)
+    if first is not None and not hasattr(builtins, first[1]):
+        return first[1]  # without parsing a call that may hold megabytes
+    inside = _first_called_inside(call)
+    return inside or (first[1] if first else None)
+
+
+def _first_called_inside(call: str) -> str | None:
+    """Return the first name of a call that is no builtin; one handed on where none is called."""
+    try:
+        tree = ast.parse(call.strip(), mode="eval")
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [node.func for node in calls]
+    handed_on = [argument for node in calls for argument in node.args]  # `list(map(two, [3]))`
+    for nodes in (called, handed_on):
+        names = [
+            (node.lineno, node.col_offset, node.id)
+            for node in nodes
+            if isinstance(node, ast.Name) and not hasattr(builtins, node.id)
+        ]
+        if names:
+            return min(names)[2]
+    return None
 
 
 ProgramAndTests = tuple[str, Sequence[TestCase]]
@@ -219,7 +258,18 @@ ProgramAndTests = tuple[str, Sequence[TestCase]]
 
 def as_jobs(items: Iterable[Job | ProgramAndTests]) -> list[Job]:
     """Return jobs for jobs and (program, tests) pairs; raises InvalidValueError."""
-    return [item if isinstance(item, Job) else Job(item[0], tuple(item[1])) for item in items]
+    are_items = isinstance(items, Iterable) and not isinstance(items, (str, Mapping))
+    require(are_items, "items", "a list of jobs or of pairs (program, tests)", items)
+    return [_as_job(item, place) for place, item in enumerate(items)]
+
+
+def _as_job(item: Job | ProgramAndTests, place: int) -> Job:
+    if isinstance(item, Job):
+        return item
+    is_pair = isinstance(item, (tuple, list)) and len(item) == 2
+    require(is_pair, f"items[{place}]", "a Job or a pair (program, tests)", item)
+    program, tests = item
+    return Job(program, tests)  # type: ignore[arg-type]  # which a job makes a tuple
 
 
 class Printed(NamedTuple):
@@ -272,10 +322,14 @@ def expected_value(test: TestCase) -> object:
         except (ValueError, SyntaxError):
             # Python reads long decimal integers only where it is told to, hexadecimal ones always.
             return ast.literal_eval(_with_hexadecimal_integers(output))
-    except (ValueError, SyntaxError, TypeError, tokenize.TokenError) as error:
-        # A TypeError is of a set or a key that cannot be hashed.
+    except (
+        *(ValueError, SyntaxError, tokenize.TokenError),
+        TypeError,  # of a set or a key that cannot be hashed
+        *(RecursionError, MemoryError),  # of one that is nested too deeply for Python's parser
+    ) as error:
         raise InvalidValueError(
-            f"TestCase(call={test.call!r}): output must be a Python literal, got {test.output!r}"
+            f"TestCase(call={test.call!r:.80}): output must be a Python literal, got "
+            f"{test.output!r:.80}"
         ) from error
 
 

@@ -11,7 +11,7 @@ from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import jobs, rules
 from maxatk.verifier.builds import Built
 from maxatk.verifier.encoded import printed_excerpt, value_excerpt
-from maxatk.verifier.extract import OTHER_LANGUAGE, UNFINISHED_THOUGHT
+from maxatk.verifier.extract import Refusal
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.jobs import MAX_SOURCE, Job, Limits, Payload, Printed
 from maxatk.verifier.languages import Language, language_named
@@ -110,12 +110,6 @@ def verdict(
 
     `built` and `built_checker` are of a program and a checker in a language that is compiled.
     """
-    if job.program == UNFINISHED_THOUGHT:
-        return uniform(
-            job, Outcome.UNFINISHED_THOUGHT, "the reasoning never ends: no answer follows"
-        )
-    if job.program.startswith(OTHER_LANGUAGE):
-        return uniform(job, Outcome.OTHER_LANGUAGE, _other_language(job))
     languages = job.languages
     try:
         payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
@@ -133,10 +127,14 @@ def verdict(
         zygote.forget()
 
 
-def _other_language(job: Job) -> str:
-    written_in = language_named(job.program.removeprefix(OTHER_LANGUAGE)).title
-    asked_for = job.languages[0].title
-    return f"the answer is a program in {written_in}, and the problem asks for {asked_for}"
+def refused(job: Job, refusal: Refusal) -> Verdict:
+    """Return the verdict on a completion without a program that is run."""
+    message = "the reasoning never ends: no answer follows"
+    if refusal.kind == "other_language":
+        written_in = language_named(str(refusal.language)).title
+        asked_for = job.languages[0].title
+        message = f"the answer is a program in {written_in}, and the problem asks for {asked_for}"
+    return uniform(job, Outcome(refusal.kind), message)
 
 
 def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]) -> Verdict:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import http.client
 import json
 import os
-import queue
 import socket
 import threading
 import time
@@ -19,16 +19,16 @@ from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, SandboxError
-from maxatk.records import Outcome, Verdict
+from maxatk.records import Outcome, Problem, Verdict
 from maxatk.verifier import outcomes, wire
-from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.jobs import Job, Limits, problem_job
 from maxatk.verifier.sandbox_process import Isolation
+from maxatk.verifier.tasks import Tasks, answer_tasks
 
 TOKEN_VARIABLE = "MAXATK_TOKEN"
 """The environment variable with the token of `maxatk serve`, for the server and its clients."""
 
-Tasks = queue.SimpleQueue["tuple[Future[Verdict], Job, Limits] | None"]
-
+_ALLOWED = "addresses such as http://host:8080"
 _CONNECT_SECONDS = 10.0
 _QUEUE_SECONDS = 30.0  # that a program may wait in the queue of one server
 _SILENT_SECONDS = 90.0  # without a byte of a server, which sends one now and then; see `serve`
@@ -36,8 +36,10 @@ _PATIENCE_SECONDS = 600.0  # until a program that no server takes has no verdict
 _REST_SECONDS = 5.0  # that a server which did not answer is left alone
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts, the last one again and again
 _ATTEMPTS = 3  # where servers themselves fail to verify a program
+_REFUSALS = (400, 401, 403, 404, 405, 413, 422)  # of servers that would say the same again
 _MOST_WORKERS = 256
 _MOST_ANSWER = 1 << 28  # bytes; a longer answer is none
+_WIDEST = 12  # bytes of a character in JSON
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
 
 
@@ -49,14 +51,16 @@ class _Address:
     """A server: how it is reached, and since when it has not been."""
 
     def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url)
         try:
+            parts = urllib.parse.urlsplit(url)
             port = parts.port
-        except ValueError:  # no number, or above 65535
-            port = -1
+        except ValueError as error:  # a port that is no number or above 65535, half of brackets
+            shown_url = url.rpartition("@")[2]  # without the token
+            raise InvalidValueError(
+                f"sandbox: must be {_ALLOWED}, got {shown_url!r:.80} ({error})"
+            ) from error
         has_form = parts.scheme in ("http", "https") and parts.hostname and not parts.query
-        allowed = "addresses such as http://host:8080"
-        require(bool(has_form) and port != -1, "sandbox", allowed, _without_user(url))
+        require(bool(has_form), "sandbox", _ALLOWED, _without_user(url))
         assert parts.hostname is not None
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
@@ -138,26 +142,13 @@ class RemoteWorker:
                     connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
-        for verdict, job, limits in iter(self._tasks.get, None):
-            if not verdict.set_running_or_notify_cancel():
-                continue
-            try:
-                verdict.set_result(self._verdict(job, limits))
-            except Exception as error:  # a thread that dies here would leave its caller waiting
-                reason = f"{type(error).__name__}: {error}"
-                verdict.set_result(outcomes.uniform(job, Outcome.INFRA_ERROR, reason))
+        answer_tasks(self._tasks, self._verdict)
         for address in list(self._connections):
             self._drop(address)
 
     def _verdict(self, job: Job, limits: Limits) -> Verdict:
         """Return the verdict of a server; infra_error where none has one within the patience."""
-        body = json.dumps(
-            {
-                "programs": [wire.job_to_json(job)],
-                "limits": wire.limits_to_json(limits),
-                "wait_s": _QUEUE_SECONDS,
-            }
-        ).encode()
+        body = wire.request_body(job, limits, wait=_QUEUE_SECONDS)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         reason = "the verifier was closed"
         failures = 0
@@ -190,11 +181,14 @@ class RemoteWorker:
     def _ask(self, address: _Address, body: bytes, job: Job, limits: Limits) -> Verdict:
         """Return the verdict of one server; raises _TryAgainError where it gives none.
 
-        Raises SandboxError where the server has cut the limits: the verdict would be another.
+        Raises SandboxError where it refuses the request, and where it has cut the limits: the
+        verdict would be another.
         """
         status, data = self._posted(address, body)
         if status != http.HTTPStatus.OK:
             text = data[:200].decode("utf-8", "replace")
+            if status in _REFUSALS:
+                raise SandboxError(f"{address.name} refuses the program: status {status}: {text}")
             raise _TryAgainError(f"status {status}: {text}")
         try:
             answer = json.loads(data)
@@ -236,8 +230,14 @@ class RemoteWorker:
 
 
 def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses of servers, of which a setting may name one alone."""
-    return (sandbox,) if isinstance(sandbox, str) else tuple(sandbox)
+    """Return the addresses of servers, of which a setting may name one alone.
+
+    Raises InvalidValueError for other types; `start_workers` looks at the addresses themselves.
+    """
+    urls = (sandbox,) if isinstance(sandbox, str) else sandbox
+    are_texts = isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)
+    require(are_texts, "sandbox", _ALLOWED, sandbox)
+    return tuple(urls)
 
 
 def start_workers(
@@ -267,6 +267,19 @@ def start_workers(
     wanted = sum((address.workers or most) + 1 for address in servers)
     number = min(wanted, _MOST_WORKERS) if count is None else count
     return [RemoteWorker(i, tasks, servers, health["isolation"]) for i in range(number)]
+
+
+def refuse_long(problem: Problem) -> None:
+    """Raise InvalidValueError for a problem whose tests are too long to be sent to a server."""
+    for tests in (problem.tests, problem.visible_tests):
+        characters = sum(len(text) for test in tests for text in test.to_json().values())
+        if characters * _WIDEST < wire.MOST_BODY // 2:  # the other half is enough for all else
+            continue  # as nearly all problems do, whose bytes need not be counted
+        job = problem_job("", dataclasses.replace(problem, tests=tests))
+        try:
+            wire.request_body(job, Limits(), wait=_QUEUE_SECONDS)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
 
 
 def _refuse_lower_limits(address: _Address, health: dict[str, Any], limits: Limits) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from maxatk.bounded import json_value
 from maxatk.check import require
 from maxatk.conversations import Completion, completion_text, pending_argument
 from maxatk.errors import DataError, InvalidValueError
@@ -188,11 +189,12 @@ def compute_scores(
 
 def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
     """Return the job of a sample of verl; raises DataError for a ground truth without tests."""
+    require(isinstance(solution, str), "solution_str", "a string", solution)
     try:
-        row = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+        row = json_value(ground_truth) if isinstance(ground_truth, str) else ground_truth
         fields = row if isinstance(row, Mapping) else {"tests": row}
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
-        problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
+        problem = Problem.from_json({"id": "-", "prompt": "", **fields})
         return completion_job(verifier, solution, problem)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
@@ -200,11 +202,20 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
         ) from error
 
 
-@functools.cache
 def shared_verifier(
     workers: int | None, unfinished_thought: UnfinishedThought, sandbox: tuple[str, ...] = ()
 ) -> Verifier:
-    """Return the one verifier of this process with these settings."""
+    """Return the one verifier of this process with these settings; a fork has its own."""
+    return _verifier_of_process(os.getpid(), workers, unfinished_thought, sandbox)
+
+
+@functools.cache
+def _verifier_of_process(
+    _pid: int,
+    workers: int | None,
+    unfinished_thought: UnfinishedThought,
+    sandbox: tuple[str, ...],
+) -> Verifier:
     verifier = Verifier(workers=workers, unfinished_thought=unfinished_thought, sandbox=sandbox)
     atexit.register(verifier.close)
     return verifier
@@ -219,13 +230,15 @@ def as_reward(verdict: Verdict, *, binary: bool) -> float | None:
 def completion_job(verifier: Verifier, text: str, problem: Problem) -> Job:
     """Return the job of the program in what a model wrote; raises as `problem_job`."""
     entry_point = problem.entry_point or called_name(problem.tests)
-    return problem_job(verifier.program_of(text, entry_point, problem.language), problem)
+    extracted = verifier.program_of(text, entry_point, problem.language)
+    return problem_job(extracted.program, problem, refused=extracted.refused)
 
 
 def problem_of_row(row: Mapping[str, Any]) -> Problem:
     """Return what a row of a data set says of its tests; raises InvalidValueError without them."""
-    is_list = not isinstance(row["tests"], (str, Mapping, type(None)))
-    require(is_list, "tests", "a list of tests in each row", row["tests"])
+    is_list = isinstance(row["tests"], Iterable) and not isinstance(row["tests"], (str, Mapping))
+    are_tests = is_list and all(isinstance(test, (TestCase, Mapping)) for test in row["tests"])
+    require(are_tests, "tests", "a list of tests in each row", row["tests"])
     tests = [
         test if isinstance(test, TestCase) else TestCase.from_json(test) for test in row["tests"]
     ]

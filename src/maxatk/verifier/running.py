@@ -34,7 +34,11 @@ class Output:
 class RunJob(Job):
     """A job whose tests have no expected output: the beginning of what is printed is the result."""
 
-    most_characters: int = 0  # that are shown of an output
+    most_characters: int = 1  # that are shown of an output
+
+    def __post_init__(self) -> None:
+        whole("most_characters", self.most_characters, 1)
+        super().__post_init__()
 
     def beginning(self, output: bytes) -> str:
         """Return what is kept of an output: a character more than is shown, where it is longer."""
@@ -69,9 +73,9 @@ def run_jobs(
     language: str | None,
 ) -> list[RunJob]:
     """Return the job of each program; raises InvalidValueError for what is not allowed."""
-    whole("most_characters", most_characters, 1)
     for field, texts in {"programs": programs, "inputs": inputs}.items():
-        are_texts = not isinstance(texts, str) and all(isinstance(text, str) for text in texts)
+        is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
+        are_texts = is_list and all(isinstance(text, str) for text in texts)
         require(are_texts, field, "a list of strings", texts)
     if not inputs:
         raise InvalidValueError("inputs: must be one string or more")

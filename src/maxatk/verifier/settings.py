@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from maxatk.check import MOST_BYTES, limited, positive
+from maxatk.check import MOST_BYTES, limited, whole
 from maxatk.verifier.extract import UnfinishedThought
 from maxatk.verifier.jobs import Limits
 from maxatk.verifier.remote import addresses
@@ -39,7 +39,10 @@ class VerifierSettings:
     testlib: str | None = None
 
     def __post_init__(self) -> None:
-        positive("workers", self.workers)
+        if self.workers is not None:
+            whole("workers", self.workers, 1)
+        addresses(self.sandbox)
+        whole("memory_limit_mb", self.memory_limit_mb, 1)
         limited("memory_limit_mb", self.memory_limit_mb, MOST_BYTES >> 20)
         self.limits()  # which checks the others
 

@@ -20,15 +20,17 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import existing_file, positive
+from maxatk.check import existing_file, require, whole
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Problem, TestCase, Verdict
+from maxatk.verifier import outcomes
 from maxatk.verifier.builds import Builds
-from maxatk.verifier.extract import UnfinishedThought, extract
+from maxatk.verifier.extract import Extracted, UnfinishedThought, read_program
 from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
-from maxatk.verifier.remote import RemoteWorker, Tasks, start_workers
+from maxatk.verifier.remote import RemoteWorker, addresses, refuse_long, start_workers
 from maxatk.verifier.running import Output, run_jobs
+from maxatk.verifier.tasks import Tasks
 from maxatk.verifier.toolchain import toolchain
 from maxatk.verifier.worker import Worker
 from maxatk.verifier.zygote_process import accept, require_linux
@@ -67,7 +69,7 @@ class Verifier:
         flags: Mapping[str, str] | None = Limits.flags,
         testlib: str | Path | None = None,
         unsafe: bool = False,
-        sandbox: Sequence[str] = (),
+        sandbox: str | Sequence[str] = (),
     ) -> None:
         self._limits = Limits(
             time_limit,
@@ -78,14 +80,16 @@ class Verifier:
             unfinished_thought,
             flags,
         )
-        positive("workers", workers)
-        if not sandbox:
+        if workers is not None:
+            whole("workers", workers, 1)
+        servers = addresses(sandbox)
+        if not servers:
             require_linux()
         elif flags or testlib:
             raise InvalidValueError(
                 "flags, testlib: are settings of the server, not of its clients"
             )
-        self._builds_here = not sandbox
+        self._builds_here = not servers
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
@@ -98,9 +102,9 @@ class Verifier:
         )
         self._workers: list[Worker | RemoteWorker] = []
         try:
-            if sandbox:
+            if servers:
                 self._workers += start_workers(
-                    sandbox, self._tasks, count=workers, limits=self._limits
+                    servers, self._tasks, count=workers, limits=self._limits
                 )
                 self.isolation = self._workers[0].started.result()
             else:
@@ -130,12 +134,15 @@ class Verifier:
 
     def program_of(
         self, completion: str, entry_point: str | None, language: str | None = None
-    ) -> str:
-        """Return the program in a completion, as `extract_code` finds it with these limits."""
-        extracted = extract(
+    ) -> Extracted:
+        """Return the program in a completion, as `extract_code` finds it with these limits.
+
+        Where it is `refused`, a job that says so fails its tests without being run.
+        """
+        extracted = read_program(
             completion,
             entry_point,
-            language_named(language or "python"),
+            language,
             repair_truncated=self._limits.repair_truncated,
             unfinished_thought=self._limits.unfinished_thought,
         )
@@ -146,20 +153,23 @@ class Verifier:
                 "with skip_special_tokens, or stop at the token",
                 extracted.special_token,
             )
-        return extracted.program
+        return extracted
 
     @property
     def build_seconds(self) -> float:
         """Return how many CPU seconds compilers have taken."""
         return self._builds.seconds
 
-    def refuse_languages(self, problems: Iterable[Problem]) -> None:
+    def refuse_problems(self, problems: Iterable[Problem]) -> None:
         """Raise for problems whose programs or checkers cannot run here, before any work.
 
-        InvalidValueError for an unknown language and for tests that it does not have, SandboxError
-        where programs run on this machine and it has no compiler for it.
+        InvalidValueError for an unknown language, for tests that it does not have, and for tests
+        that are too long to be sent to a server. SandboxError where programs run on this machine
+        and it has no compiler for them.
         """
         for problem in problems:
+            if not self._builds_here:
+                refuse_long(problem)
             language = language_named(problem.language or "python")
             refuse_calls(language, (*problem.tests, *problem.visible_tests))
             checker_language = language_named(problem.checker_language or "python")
@@ -196,7 +206,7 @@ class Verifier:
         """
         job = Job(
             program,
-            tuple(tests),
+            tests,  # type: ignore[arg-type]  # which a job makes a tuple
             compare,
             time_limit,
             memory_limit,
@@ -282,15 +292,18 @@ class Verifier:
 
     def _put(self, job: Job, limits: Limits | None = None) -> Future[Verdict]:
         """Queue a job, unless it was started ahead, and return its verdict to be."""
+        if os.getpid() != self._pid:
+            raise SandboxError("this Verifier was made before a fork; make one in each process")
         with self._lock:  # once closed, nobody would take a task out of the queue
             if self._closed:
                 raise SandboxError("this Verifier is closed; make a new one")
-            if os.getpid() != self._pid:
-                raise SandboxError("this Verifier was made before a fork; make one in each process")
             started = self._started.pop(job, None)
             if started is not None:
                 return started
             verdict: Future[Verdict] = Future()
+            if job.refused is not None:
+                verdict.set_result(outcomes.refused(job, job.refused))
+                return verdict
             limits = limits or self._limits
             of_job = dataclasses.replace(
                 limits,
@@ -308,8 +321,10 @@ class Verifier:
 
     def close(self) -> None:
         """Kill every process below and end the threads; programs in flight become infra_error."""
+        if os.getpid() != self._pid:  # a thread that the fork lacks may hold the lock for ever
+            return
         with self._lock:
-            if self._closed or os.getpid() != self._pid:
+            if self._closed:
                 return
             self._closed = True
         for worker in self._workers:
@@ -323,6 +338,7 @@ class Verifier:
 def _text_of(testlib: str | Path | None) -> str:
     if testlib is None:
         return ""
+    require(isinstance(testlib, (str, Path)), "testlib", "the path of a file", testlib)
     existing_file(Path(testlib))
     return Path(testlib).read_text(encoding="utf-8")
 

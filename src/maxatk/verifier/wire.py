@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.check import is_finite, is_number, is_whole, positive, require
@@ -12,10 +13,17 @@ from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier.jobs import Job, Limits
 from maxatk.verifier.running import RunJob
 
+MOST_BODY = 32 << 20
+"""Bytes of the body of a request; a server refuses more."""
+
 CAPPED = ("time_limit", "memory_limit", "output_limit")
 """The limits of which a server has its own, which win."""
 
 _SHOWN = "most_characters"  # the field by which a job is one that shows what is printed
+# A job that is refused is answered where it is made.
+_JOB_FIELDS = [field.name for field in dataclasses.fields(RunJob) if field.name != "refused"]
+# What of the limits counts where a program runs; the others are of how a completion is read.
+_LIMITS = (*CAPPED, "stop_after_timeouts", "wall_limit", "idle_limit")
 _SIZES = ("memory_limit", "output_limit", "stop_after_timeouts", _SHOWN)  # whole numbers
 _NUMBERS = ("time_limit", "wall_limit", "idle_limit", "tolerance")
 
@@ -45,46 +53,53 @@ class RequestLimits(Limits):
 
 def job_to_json(job: Job) -> dict[str, Any]:
     """Return the JSON object of a job, without the fields that are not set."""
-    fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
+    fields = {name: getattr(job, name, None) for name in _JOB_FIELDS}
     row = {name: value for name, value in fields.items() if value is not None}
     return {**row, "tests": [test.to_json() for test in job.tests]}
 
 
 def job_from_json(row: object) -> Job:
     """Return the job of a JSON object; raises InvalidValueError naming a field that is not one."""
-    fields = _fields(row, RunJob, "programs")
+    fields = _fields(row, _JOB_FIELDS, "programs")
     tests = fields.get("tests")
     are_objects = isinstance(tests, list) and all(isinstance(test, Mapping) for test in tests)
     require(are_objects, "tests", "a list of objects", tests)
-    fields["tests"] = tuple(map(TestCase.from_json, tests or ()))
+    fields["tests"] = tuple(map(TestCase.from_json, fields["tests"]))
     if "program" not in fields:
         raise InvalidValueError("program: must be a string, got nothing")
     return RunJob(**fields) if fields.get(_SHOWN) else Job(**fields)
 
 
+def request_body(job: Job, limits: Limits, *, wait: float) -> bytes:
+    """Return the body of the request for one verdict, which may `wait` so many seconds.
+
+    Raises InvalidValueError for one that a server refuses because it is too long.
+    """
+    request = {"programs": [job_to_json(job)], "limits": limits_to_json(limits), "wait_s": wait}
+    body = json.dumps(request).encode()
+    if len(body) > MOST_BODY:
+        raise InvalidValueError(
+            f"tests: a program and its tests must take {MOST_BODY:,} bytes as JSON at most to be "
+            f"sent to a server, got {len(body):,}; verify them on this machine, without `sandbox`"
+        )
+    return body
+
+
 def limits_to_json(limits: Limits) -> dict[str, Any]:
     """Return the JSON object of what of the limits counts where a program runs."""
-    row = {
-        "time_limit": limits.time_limit,
-        "memory_limit": limits.memory_limit,
-        "output_limit": limits.output_limit,
-        "stop_after_timeouts": limits.stop_after_timeouts,
-        "wall_limit": getattr(limits, "wall_limit", None),
-        "idle_limit": getattr(limits, "idle_limit", None),
-    }
+    row = {name: getattr(limits, name, None) for name in _LIMITS}
     return {name: value for name, value in row.items() if value is not None}
 
 
 def limits_from_json(row: object) -> RequestLimits:
     """Return the limits of a JSON object; raises InvalidValueError as `job_from_json`."""
-    return RequestLimits(**_fields(row, RequestLimits, "limits"))
+    return RequestLimits(**_fields(row, _LIMITS, "limits"))
 
 
-def _fields(row: object, kind: type, where: str) -> dict[str, Any]:
-    """Return the fields of a JSON object that are set, each known to a class and of its type."""
-    if not isinstance(row, Mapping):
-        raise InvalidValueError(f"{where}: must be objects, got {row!r:.80}")
-    allowed = [field.name for field in dataclasses.fields(kind)]
+def _fields(row: object, allowed: Sequence[str], where: str) -> dict[str, Any]:
+    """Return the fields of a JSON object that are set, each allowed and of its type."""
+    require(isinstance(row, Mapping), where, "objects", row)
+    assert isinstance(row, Mapping)
     fields = {name: value for name, value in row.items() if value is not None}
     for name, value in fields.items():
         require(name in allowed, where, f"objects of {', '.join(allowed)}", name)
@@ -93,7 +108,7 @@ def _fields(row: object, kind: type, where: str) -> dict[str, Any]:
         elif name in _NUMBERS:
             require(is_number(value), name, "a number", value)
         elif name != "tests":
-            require(isinstance(value, (str, bool)), name, "a string", value)
+            require(isinstance(value, str), name, "a string", value)
     return fields
 
 

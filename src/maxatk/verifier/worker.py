@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -12,17 +11,15 @@ from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.builder_process import Builder
 from maxatk.verifier.builds import Builds, Built
-from maxatk.verifier.extract import OTHER_LANGUAGE, UNFINISHED_THOUGHT
 from maxatk.verifier.jobs import Job, Limits
 from maxatk.verifier.languages import Language
-from maxatk.verifier.remote import Tasks
 from maxatk.verifier.sandbox_process import Isolation, new_uid
+from maxatk.verifier.tasks import Tasks, answer_tasks
 from maxatk.verifier.toolchain import Toolchain, toolchain
 from maxatk.verifier.zygote_process import Zygote
 
 _CLOSED = "the verifier was closed"
 _ATTEMPTS = 3
-_IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
 
 
 class _Flavour(NamedTuple):
@@ -67,9 +64,7 @@ class Worker:
                 error = SandboxError(f"the sandbox did not start: {error!r}")
             self.started.set_exception(error)
             return
-        for verdict, job, limits in iter(self._tasks.get, None):
-            if verdict.set_running_or_notify_cancel():
-                verdict.set_result(self._verdict(job, limits))
+        answer_tasks(self._tasks, self._verdict)
         for flavour in list(self._zygotes):
             self._discard(flavour)
         self._discard_builders()
@@ -86,7 +81,7 @@ class Worker:
                 break
             try:
                 verdict = self._attempted(job, limits, flavour)
-            except Exception as error:  # a thread that dies here would leave its caller waiting
+            except Exception as error:  # a sandbox that failed may be at fault: a new one is not
                 reason = f"{type(error).__name__}: {error}"
                 self._discard(flavour)
                 self._discard_builders()
@@ -111,10 +106,10 @@ class Worker:
     def _flavour_of(self, job: Job) -> _Flavour:
         """Return what the zygote of a job needs; raises SandboxError without its compiler."""
         sources = (job.program, job.checker or "", *(test.check or "" for test in job.tests))
-        modules = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
+        # However it is imported. A source that only names it runs in a zygote that has it.
+        needs_numpy = any("numpy" in source for source in sources)
+        modules = "numpy" if self._numpy and needs_numpy else ""
         if job.language is None and job.checker_language is None:
-            return _Flavour(modules)
-        if job.program == UNFINISHED_THOUGHT or job.program.startswith(OTHER_LANGUAGE):
             return _Flavour(modules)
         compiled = [language for language in job.languages if language.compiler is not None]
         libraries = [toolchain(language).libraries for language in compiled]

@@ -16,7 +16,7 @@ LANGUAGES: dict[str, Language] = {language.name: language for language in (PYTHO
 
 def language_named(name: str, *, field: str = "language") -> Language:
     """Return the language of that name; raises InvalidValueError for an unknown one."""
-    if name not in LANGUAGES:
+    if not isinstance(name, str) or name not in LANGUAGES:
         raise unknown_name(field, str(name), LANGUAGES)
     return LANGUAGES[name]
 

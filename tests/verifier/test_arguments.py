@@ -1,0 +1,194 @@
+"""Bad arguments of the verifier and of its rewards are refused by name; a fork has its own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from maxatk.errors import DataError, InvalidValueError, SandboxError
+from maxatk.records import TestCase
+from maxatk.verifier import (
+    CodeReward,
+    Job,
+    Limits,
+    Verifier,
+    VerifierSettings,
+    compute_score,
+    extract_code,
+)
+from processes import family, patience, still_alive
+
+ONE = TestCase(input="1\n", output="1\n")
+TRUTH = [ONE.to_json()]
+ECHO = "print(input())"
+
+
+def refused(message):
+    return pytest.raises(InvalidValueError, match=f"^{re.escape(message)}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("workers", 1.5, "an integer of 1 or more"),
+        ("workers", True, "an integer of 1 or more"),
+        ("workers", "2", "an integer of 1 or more"),
+        ("stop_after_timeouts", 1.5, "an integer of 1 or more"),
+        ("stop_after_timeouts", True, "an integer of 1 or more"),
+        ("repair_truncated", "no", "True or False"),
+        ("testlib", 5, "the path of a file"),
+        ("sandbox", 5, "addresses such as http://host:8080"),
+        ("sandbox", [5], "addresses such as http://host:8080"),
+        ("sandbox", "node1:8080", "addresses such as http://host:8080"),
+        ("sandbox", "http://[x", "addresses such as http://host:8080"),
+        ("sandbox", ["http://x:y"], "addresses such as http://host:8080"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused(field, value, allowed):
+    with refused(f"{field}: must be {allowed}, got "):
+        Verifier(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("workers", 1.5), ("memory_limit_mb", 1.5), ("stop_after_timeouts", 1.5), ("sandbox", 5)],
+)
+def test_settings_of_recipes_are_refused_too(field, value):
+    with refused(f"{field}: must be "):
+        VerifierSettings(**{field: value})
+
+
+def test_a_single_address_may_stand_by_itself():
+    with pytest.raises(SandboxError, match=r"http://127.0.0.1:9: the server cannot be reached"):
+        Verifier(sandbox="http://127.0.0.1:9")
+
+
+def test_a_token_is_not_shown_in_a_refusal():
+    with pytest.raises(InvalidValueError) as caught:
+        Verifier(sandbox="http://me:secret-of-mine@[x")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("tests", [ONE, None, [], 5, "tests", [5], [ONE, None], [TRUTH[0]]])
+def test_tests_that_are_none_are_refused(verifier, tests):
+    message = "tests: must be a list of one TestCase or more, got "
+    with refused(message):
+        verifier.verify(ECHO, tests)
+    with refused(message):
+        verifier.verify_many([(ECHO, tests)])
+    with refused(message):
+        Job(ECHO, tests)
+
+
+@pytest.mark.parametrize(
+    ("items", "field"),
+    [
+        ((ECHO, [ONE]), "items[0]"),
+        (None, "items"),
+        (5, "items"),
+        (ECHO, "items"),
+        (Job(ECHO, (ONE,)), "items"),
+        ({ECHO: [ONE]}, "items"),
+        ([(ECHO, [ONE]), 5], "items[1]"),
+        ([(ECHO,)], "items[0]"),
+        ([(ECHO, [ONE], "tokens")], "items[0]"),
+    ],
+)
+def test_what_is_no_list_of_jobs_is_refused(verifier, items, field):
+    with refused(f"{field}: must be "):
+        verifier.verify_many(items)
+    with refused(f"{field}: must be "):
+        verifier.verify_stream(items)
+
+
+@pytest.mark.parametrize("texts", [None, 5, "print(1)", [5], [None], {"a": 1}])
+def test_programs_and_inputs_of_a_run_are_lists(verifier, texts):
+    with refused("programs: must be a list of strings, got "):
+        verifier.run(texts, [""])
+    with refused("inputs: must be a list of strings, got "):
+        verifier.run(["print(1)"], texts)
+
+
+def test_tests_may_come_from_any_iterable(verifier):
+    assert verifier.verify(ECHO, iter([ONE])).reward == 1.0
+    verdicts = verifier.verify_many(job for job in [[ECHO, iter([ONE])], (ECHO, [ONE])])
+    assert [verdict.reward for verdict in verdicts] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("completion", [None, 5, b"x", [5], {"a": 1}])
+def test_a_completion_is_text_or_messages(verifier, completion):
+    with refused("completion: must be text or a list of messages, got "):
+        CodeReward(verifier)(completions=[completion], tests=[[ONE]])
+    with refused("completion: must be a string, got "):
+        extract_code(completion)
+    with refused("completion: must be a string, got "):
+        verifier.program_of(completion, None)
+    with refused("solution_str: must be a string, got "):
+        compute_score("d", completion, TRUTH)
+
+
+@pytest.mark.parametrize("tests", [5, None, "[]", [5], [[ONE]], {"input": "1"}])
+def test_rows_without_tests_are_refused(verifier, tests):
+    with refused("tests: must be a list of tests in each row, got "):
+        CodeReward(verifier)(completions=[ECHO], tests=[tests])
+
+
+@pytest.mark.parametrize("truth", [5, None, "5", "{", "[" * 100_000, [5], [], {"tests": 5}])
+def test_a_ground_truth_without_tests_is_named(truth):
+    with pytest.raises(DataError, match=r"^ground_truth of 'd': "):
+        compute_score("d", ECHO, truth)
+
+
+@pytest.mark.parametrize("name", [["python"], 5, "pascal"])
+def test_a_language_is_one_of_the_names(name):
+    with refused("language: unknown value"):
+        extract_code(ECHO, language=name)
+
+
+def test_limits_name_the_value():
+    with refused("stop_after_timeouts: must be an integer of 1 or more, got 0"):
+        Limits(stop_after_timeouts=0)
+
+
+FORKED = """
+import json, multiprocessing, os, sys
+from maxatk.verifier import code_reward, compute_score
+from maxatk.rewards.answers import compute_answer_score
+
+test = {"input": "1\\n", "output": "1\\n"}
+
+def scores(_):
+    program = compute_score("d", "print(input())", [test])["score"]
+    reward, = code_reward(None, ["print(input())"], tests=[[test]])
+    return [program, reward, compute_answer_score("d", "\\\\boxed{42}", 42)["score"]]
+
+before = scores(None)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    in_pool = pool.map(scores, range(4), chunksize=1)
+pid = os.fork()
+if pid == 0:
+    print(json.dumps(scores(None)), flush=True)
+    sys.exit(7)  # an orderly end, which closes what this process has
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(json.dumps([before, in_pool, status, scores(None)]), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_rewards_work_after_a_fork_and_leave_nothing_behind():
+    pytest.importorskip("math_verify")
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, env=os.environ, **pipes) as process:
+        of_child = json.loads(process.stdout.readline())
+        before, in_pool, status, after = json.loads(process.stdout.readline())
+        members = family(process.pid)
+        process.communicate(timeout=patience(60))
+    right = [1.0, 1.0, 1.0]
+    assert (of_child, before, after) == (right, right, right)
+    assert in_pool == [right] * 4
+    assert (status, process.returncode) == (7, 0)
+    assert not still_alive(members)
