@@ -218,6 +218,36 @@ def test_a_mapping_leaves_the_rows_of_another_filter_out(tmp_path):
     assert (row.completion, row.reward) == ("4", 1.0)
 
 
+def test_a_filter_that_no_row_has_is_named_with_those_there_are(tmp_path):
+    row = {**LM_EVAL, "filtered_resps": ["4"], "exact_match": 1.0}
+    path = write(tmp_path, {**row, "filter": "strict-match"}, {**row, "filter": "flexible"})
+    message = r"field 'filter': no row has 'strict'; allowed: flexible, strict-match"
+    with pytest.raises(DataError, match=message):
+        read_log(path, mapping={"filter": "strict"})
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), ""])
+@pytest.mark.parametrize("resps", [[["2+2=4"]], [[["-1.5", "False"]], [["-0.5", "True"]]]])
+def test_a_row_of_lm_eval_without_its_first_metric_has_no_reward(tmp_path, missing, resps):
+    row = {**LM_EVAL, "filtered_resps": ["4"], "resps": resps, "metrics": ["exact_match", "bleu"]}
+    values = {0: (1.0, 0.2), 1: (missing, 0.9)}
+    rows = [{**row, "doc_id": n, "exact_match": e, "bleu": b} for n, (e, b) in values.items()]
+    results = score_rewards(write(tmp_path, *rows), tmp_path / "run")
+    assert results.metrics["max@k"][1].mean == 1.0
+    assert "1 of 2 samples" in results.counts.lacking
+    assert [row["reward"] for row in rows_of(tmp_path / "run/scores.jsonl")] == [1.0, None]
+    by_bleu = score_rewards(tmp_path / "log.jsonl", tmp_path / "bleu", column="bleu")
+    assert by_bleu.metrics["max@k"][1].mean == pytest.approx(0.55)
+
+
+def test_a_metric_of_lm_eval_that_is_no_number_by_itself_is_no_reward(tmp_path):
+    row = {**LM_EVAL, "filtered_resps": ["4"], "metrics": ["mcc", "exact_match"]}
+    (sample,) = read_log(write(tmp_path, {**row, "mcc": [1, 0], "exact_match": 0.5}))
+    assert (sample.reward, sample.columns) == (0.5, {"exact_match": 0.5})
+    with pytest.raises(DataError, match="field 'exact_match': must be a finite number"):
+        read_log(write(tmp_path, {**row, "mcc": [1, 0], "exact_match": "broken"}))
+
+
 def test_a_conversation_under_another_name_is_one_text_of_a_row(tmp_path):
     asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2="}]
     reply = [{"role": "assistant", "content": "4"}]

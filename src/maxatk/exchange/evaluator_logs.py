@@ -109,8 +109,9 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of samples_*.jsonl (`--log_samples`): a document under one of its filters.
 
-    The first metric is the reward, and all are columns, such as acc and acc_norm. A repeated
-    document has one for all its responses, so they have none.
+    The first metric is the reward, and all are columns, such as acc and acc_norm; a document whose
+    first metric is empty or NaN has no reward. A repeated document has one for all its responses,
+    so they have none.
     """
     if row.get("filter") != mapping.get("filter", row.get("filter")):
         return []
@@ -121,10 +122,12 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     responses: Any = requests[0] if one_request else None
     names = log.field(row, "metrics", "a list of texts")
     metrics = log.numbers({name: row.get(name) for name in names})
-    reward = next(iter(metrics.values()), None)
+    # Metrics over all documents alone, such as a correlation, have a pair or more for each.
+    of_documents = [name for name in names if not isinstance(row.get(name), (list, Mapping))]
+    reward = log.reward(row.get(of_documents[0]), of_documents[0]) if of_documents else None
     paths = {"problem_id": "doc_id", "prompt": "arguments.gen_args_0.arg_0", "answer": "target"}
     if not log.is_list_of(str, responses):
-        if reward is None:
+        if not of_documents:
             raise DataError(
                 "field 'resps': must be one list of generated texts, or metrics of multiple "
                 f"choice, got {requests!r:.60}"

@@ -86,6 +86,12 @@ class OpenLog:
         if errors:
             raise DataError(bad_lines(self.path, [errors[number] for number in sorted(errors)]))
         if not samples:
+            chosen = self.mapping.get(self.format.choice)
+            if chosen is not None and choices and chosen not in choices:
+                raise DataError(
+                    f"{self.path}: field {self.format.choice!r}: no row has {chosen!r}; "
+                    f"allowed: {', '.join(sorted(choices))}"
+                )
             raise DataError(f"{self.path}: holds no samples")
         return list(samples.values())
 
