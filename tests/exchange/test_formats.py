@@ -116,6 +116,20 @@ def test_samples_of_a_batch_are_numbered_by_the_index_of_their_choice(tmp_path):
         read_log(path, log_format="openai-batch")
 
 
+def test_a_chat_of_a_batch_that_ended_in_its_reasoning_is_a_thought(tmp_path):
+    messages = [{"content": None, "reasoning": "Hm."}, {"content": None}]
+    choices = [
+        {"index": index, "message": message, "finish_reason": "length"}
+        for index, message in enumerate(messages)
+    ]
+    response = {"status_code": 200, "body": {"choices": choices}}
+    rows = read_log(write(tmp_path, {**BATCH, "response": response}))
+    assert [row.completion for row in rows] == ["<think>\nHm.", ""]
+    choices[1]["finish_reason"] = "stop"
+    with pytest.raises(DataError, match=r"choices.1.message.content': must be text, got None"):
+        read_log(write(tmp_path, {**BATCH, "response": response}))
+
+
 def test_a_row_that_fills_a_batch_of_verl_is_no_sample(tmp_path):
     uid = "0b5c1f1e-32a5-4a53-9b4e-1f7c9d1f2a3b_0_0"
     fill = {"input": "", "output": "", "gts": None, "score": 0.0, "uid": f"pad{'0a' * 16}_3_0"}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.check import existing_file, needing
+from maxatk.conversations import reply_text
 from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
@@ -90,9 +91,7 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     samples = []
     for number, choice in enumerate(choices):
         path = f"response.body.choices.{number}"
-        # An endpoint of completions has `text`, one of chats a message.
-        name = "text" if "text" in choice else "message.content"
-        text = log.field(row, f"{path}.{name}", "text")
+        text = _openai_text(row, choice, path)
         # The choices of a request may stand in any order.
         index = log.index(log.field(choice, "index", absent=number), f"{path}.index")
         samples.append(LogRow(custom, index, text))
@@ -104,6 +103,15 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
             f"field 'response.body.choices': {custom!r} is one sample, got {len(samples)}"
         )
     return [LogRow(problem_id, int(number_of_request), samples[0].completion)]
+
+
+def _openai_text(row: RawRow, choice: RawRow, path: str) -> str:
+    """Return the text of a choice, which has `text` from completions and a message from chats."""
+    if "text" in choice:
+        return str(log.field(row, f"{path}.text", "text"))
+    message = log.field(row, f"{path}.message", "an object")
+    text = reply_text(message, cut_off=choice.get("finish_reason") == "length")
+    return str(log.field(row, f"{path}.message.content", "text")) if text is None else text
 
 
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
