@@ -119,6 +119,36 @@ def test_every_bad_line_is_named_with_file_line_and_field_and_nothing_is_written
     assert not (tmp_path / "run").exists()
 
 
+def repeated(folder, name):
+    """Write a table as a join without suffixes leaves it: the names of two columns are equal."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = folder / name
+    if path.suffix == ".parquet":
+        columns = [pyarrow.array(values) for values in (["p", "p"], [0.5, 0.0], [1.0, 1.0])]
+        names = ["problem_id", "reward", "reward"]
+        pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
+    else:
+        path.write_text("problem_id,reward,reward\np,0.5,1\np,1,0\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_two_columns_of_one_name_are_refused_by_it(maxatk, tmp_path, name):
+    path = repeated(tmp_path, name)
+    with pytest.raises(DataError, match=r"2 columns are named 'reward'; every column needs"):
+        read_rewards(path)
+    done = maxatk("score", "--rewards", name, "--out", "run")
+    assert (done.returncode, done.stderr.count("2 columns are named 'reward'")) == (2, 1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_columns_without_a_name_may_be_several(tmp_path):
+    (tmp_path / "t.csv").write_text("problem_id,reward,,\np,0.5,,\np,1,,\n")
+    assert [row.reward for row in read_log(tmp_path / "t.csv")] == [0.5, 1.0]
+
+
 def test_an_empty_or_nan_reward_is_left_out_and_never_counts_as_0(tmp_path):
     rows = [{"problem_id": "p", "reward": r} for r in ("1", "", "nan", "1")]
     results = score_rewards(write(tmp_path, rows, "s.csv"), tmp_path / "run")

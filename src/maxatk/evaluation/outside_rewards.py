@@ -21,6 +21,7 @@ from maxatk.exchange.reading import open_log
 from maxatk.folders import file_digest, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
+from maxatk.tables import refuse_repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,8 +140,10 @@ def frame(
     `problem` and `reward` are columns; NaN is a sample without a reward. `more_ks` are beside 1,
     2, 4, ..., and `threshold` is the reward from which a sample passes.
 
-    Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row).
+    Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row,
+    two columns of one name).
     """
+    refuse_repeated(data.columns, "data")
     for field, column in (("problem", problem), ("reward", reward)):
         if column not in data.columns:
             raise unknown_name(field, column, map(str, data.columns))
