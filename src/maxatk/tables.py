@@ -46,7 +46,8 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """
     lines = _text_lines(path)
     first = next(lines, "")
-    separator = "\t" if ".tsv" in path.suffixes else _separator(first)
+    is_tsv = path.name.lower().endswith((".tsv", ".tsv.gz"))
+    separator = "\t" if is_tsv else _separator(first)
     reader = csv.DictReader(_behind(first, lines), delimiter=separator)
     try:
         names = reader.fieldnames or ()

@@ -244,6 +244,64 @@ def test_dumps_of_a_training_become_max_at_k_over_its_steps(maxatk, tmp_path, pa
     assert read_results(tmp_path / "curve/9/results.json").ids == ("p", "q")
 
 
+def as_wide_json(rows):
+    rewards = {}
+    for row in rows:
+        rewards.setdefault(row["problem_id"], []).append(row["reward"])
+    return json.dumps(rewards)
+
+
+@pytest.mark.parametrize(
+    "name", ["w.json", "w.jsonl.gz", "W.CSV", "w.TSV", "w.Csv.GZ", "w.PARQUET", "w.txt", "l.json"]
+)
+def test_what_score_reads_is_read_by_compare_and_report_too(maxatk, tmp_path, name):
+    path = write(tmp_path, ROWS, "t" + name[1:].lower()) if name != "w.txt" else tmp_path / "t"
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    if name == "w.json":
+        path.write_text(as_wide_json(ROWS))
+    elif name in ("w.txt", "l.json"):
+        path.write_text(lines)
+    elif name == "w.jsonl.gz":
+        path.write_bytes(gzip.compress(lines.encode()))
+    path.rename(tmp_path / name)
+    write(tmp_path, ROWS, "plain.csv")
+    scored = maxatk("score", "--rewards", name, "--out", "run")
+    assert scored.returncode == 0, scored.stderr
+    done = maxatk("compare", f"a={name}", "b=plain.csv", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    means = {
+        (row["model"], row["metric"], row["k"]): row["mean"]
+        for row in json.loads(done.stdout)["scores"]
+    }
+    of_a = {key[1:]: mean for key, mean in means.items() if key[0] == "a"}
+    assert of_a == {key[1:]: mean for key, mean in means.items() if key[0] == "b"}
+    page = maxatk("report", f"a={name}", "--out", "page.html")
+    assert page.returncode == 0, page.stderr
+
+
+def test_results_are_read_under_any_name_and_damage_is_told_of_the_right_form(tmp_path):
+    results = score_rewards(write(tmp_path, ROWS, "s.csv"), tmp_path / "run")
+    (tmp_path / "run/results.json").rename(tmp_path / "base.json")
+    assert load_results(tmp_path / "base.json") == results
+    (tmp_path / "base.json").write_text(json.dumps({"per_problem": {}}))
+    with pytest.raises(DataError, match=r"base.json: not a results object"):
+        load_results(tmp_path / "base.json")
+    (tmp_path / "base.json").write_text("{")
+    with pytest.raises(DataError, match=r"base.json: not a JSON file"):
+        load_results(tmp_path / "base.json")
+
+
+def test_packed_files_of_a_folder_are_steps_too(maxatk, tmp_path):
+    for step in (1, 2):
+        dump(tmp_path / "dumps", step, {"p": [0, step]})
+    plain = tmp_path / "dumps/2.jsonl"
+    (tmp_path / "dumps/2.JSONL.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    done = maxatk("score", "--rewards", "dumps", "--out", "curve", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    assert {row["step"] for row in json.loads(done.stdout)["steps"]} == {1, 2}
+
+
 def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
     for name in ("a.csv", "b.csv"):
         write(tmp_path, ROWS, name)

@@ -16,7 +16,7 @@ from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import ScoreRecipe, plan, score
 from maxatk.evaluation.budgets import read_budget, turns_of
-from maxatk.evaluation.load import TABLES, results_of_folder
+from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.outside_rewards import natural, score_rewards
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import RunRecipe
@@ -24,6 +24,7 @@ from maxatk.evaluation.results import Results
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.exchange import parse_mapping
+from maxatk.exchange.reading import LOG_ENDINGS, is_named_as_log
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.report.run_tables import KS, groups_table
@@ -140,9 +141,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         else:
             files.append(path)
             continue
-        tables = [file for file in inside if file.name.endswith(TABLES)]
+        tables = [file for file in inside if is_named_as_log(file)]
         if not tables:
-            raise MissingFileError(f"rewards: no file ending in {', '.join(TABLES)} at {path}")
+            endings = ", ".join(LOG_ENDINGS)
+            raise MissingFileError(f"rewards: no file ending in {endings} at {path}")
         files += tables
     return sorted(files, key=lambda file: natural(str(file)))
 
