@@ -302,6 +302,33 @@ def test_packed_files_of_a_folder_are_steps_too(maxatk, tmp_path):
     assert {row["step"] for row in json.loads(done.stdout)["steps"]} == {1, 2}
 
 
+MAX_AT_2 = ("max@k", 2)
+
+
+@pytest.mark.parametrize("paths", ["dumps", "dumps/*.jsonl"])
+def test_a_training_with_one_step_so_far_is_one_already(maxatk, tmp_path, paths):
+    for step in (1, 2):
+        dump(tmp_path / "dumps", step, {"p": [0, step]})
+        done = maxatk("score", "--rewards", paths, "--out", "curve", "--output-format", "json")
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["steps"]
+        means = {row["step"]: row["mean"] for row in rows if (row["metric"], row["k"]) == MAX_AT_2}
+        assert means == {at: float(at) for at in range(1, step + 1)}
+
+
+def test_a_folder_of_one_run_is_not_made_one_of_several_nor_the_other_way(maxatk, tmp_path):
+    for step in (1, 2):
+        dump(tmp_path / "dumps", step, {"p": [0, step]})
+    both = ("dumps/1.jsonl", "dumps/2.jsonl")
+    assert maxatk("score", "--rewards", both[0], "--out", "one").returncode == 0
+    assert maxatk("score", "--rewards", *both, "--out", "several").returncode == 0
+    done = maxatk("score", "--rewards", *both, "--out", "one")
+    assert (done.returncode, "'one' holds one run, and several files" in done.stderr) == (2, True)
+    done = maxatk("score", "--rewards", both[0], "--out", "several")
+    assert done.returncode == 2
+    assert "'several' holds a run for each of several files" in done.stderr
+
+
 def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
     for name in ("a.csv", "b.csv"):
         write(tmp_path, ROWS, name)
