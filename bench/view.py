@@ -69,8 +69,8 @@ def main() -> None:
             cpu = time.process_time() - begun[1]
             print(f"{what:32} at {wall:6.2f} s, CPU {cpu:6.2f} s")
 
+        from maxatk.view.runs import runs_in
         from maxatk.view.server import View
-        from maxatk.view.watched import runs_in
 
         told("imported")
         view = View(runs_in({"training": folder}))

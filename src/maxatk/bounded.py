@@ -158,7 +158,7 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[Callable[[int], bytes], Callable[[int], None]]]:
     """Open a file; yield how a line is read, and what counts the bytes that were unpacked."""
-    if path.suffix != ".gz":
+    if path.suffix.lower() != ".gz":
         with path.open("rb") as file:
             yield file.readline, lambda _: None
         return

@@ -36,6 +36,25 @@ def completion_text(completion: Completion) -> str:
     return content_text(of_policy[-1].get("content")) if of_policy else ""
 
 
+def reply_text(message: Message, *, cut_off: bool) -> str | None:
+    """Return the text of a reply of OpenAI's API, None where it is none.
+
+    Servers that part the reasoning from the answer leave the content empty, or null, where the
+    reply ended within its reasoning. Its text is then that thought, which never ends, and nothing
+    where it was `cut_off` and the server keeps the thought.
+    """
+    content = message.get("content")
+    if content is not None and not isinstance(content, str):
+        return None
+    if content:
+        return content
+    for name in _THOUGHTS:
+        thought = message.get(name)
+        if thought and isinstance(thought, str):
+            return f"<think>\n{thought}"
+    return "" if cut_off else content
+
+
 def pending_argument(completion: Completion, tool: str, argument: str) -> str | None:
     """Return the argument, a text, of a call of a tool that a conversation ends with.
 

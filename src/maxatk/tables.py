@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,17 +42,33 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
     Commas separate the values, in .tsv tabs, and semicolons or tabs where the line of names has no
     comma. A name that ends in .gz is read through gzip. A row with more values than names has them
-    under None. Raises MissingFileError, and DataError for another file.
+    under None. Raises MissingFileError, and DataError for another file, or as `refuse_repeated`.
     """
     lines = _text_lines(path)
     first = next(lines, "")
-    separator = "\t" if ".tsv" in path.suffixes else _separator(first)
+    is_tsv = path.name.lower().endswith((".tsv", ".tsv.gz"))
+    separator = "\t" if is_tsv else _separator(first)
     reader = csv.DictReader(_behind(first, lines), delimiter=separator)
     try:
+        names = reader.fieldnames or ()
+        refuse_repeated(names, f"{path}:{reader.line_num}")
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: not a CSV file ({error})") from error
+
+
+def refuse_repeated(names: Iterable[Hashable], place: str) -> None:
+    """Raise DataError where several columns have one name, and all but one would be lost.
+
+    Columns without a name, as spreadsheets add behind the last one, can be lost.
+    """
+    for name, count in Counter(names).items():
+        if count > 1 and str(name).strip():
+            raise DataError(
+                f"{place}: {count} columns are named {name!r:.80}; "
+                "every column needs a name of its own"
+            )
 
 
 def _text_lines(path: Path) -> Iterator[str]:
@@ -88,7 +105,8 @@ def parquet_rows(
     """Yield the rows of a parquet file, with the columns `only`, or all but those `unused`.
 
     Raises MissingFileError, MissingDependencyError without PyArrow, DataError for another file, a
-    row of more than `LONGEST` bytes, and more bytes than a file of its size may stand for.
+    row of more than `LONGEST` bytes, more bytes than a file of its size may stand for, and as
+    `refuse_repeated`.
     """
     existing_file(path)
     with needing(
@@ -102,6 +120,7 @@ def parquet_rows(
         names = parquet.schema_arrow.names
         chosen = [n for n in names if n not in unused] if only is None else list(only)
         columns = [name for name in names if name in chosen]
+        refuse_repeated(columns, str(path))
         size = _rows_at_a_time(parquet.metadata)
         for stored in parquet.iter_batches(batch_size=size, columns=columns):
             batch = _written_out(stored)

@@ -36,3 +36,9 @@ def test_a_wrong_column_or_value_is_named(data):
         frame(data, problem="task", reward="task")
     with pytest.raises(DataError, match="holds no rows"):
         frame(data[:0], problem="task", reward="score")
+
+
+def test_two_columns_of_one_name_are_refused_by_it(data):
+    joined = pd.concat([data, data[["score"]]], axis=1)
+    with pytest.raises(DataError, match=r"data: 2 columns are named 'score'; every column needs"):
+        frame(joined, problem="task", reward="score")

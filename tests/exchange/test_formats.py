@@ -116,6 +116,20 @@ def test_samples_of_a_batch_are_numbered_by_the_index_of_their_choice(tmp_path):
         read_log(path, log_format="openai-batch")
 
 
+def test_a_chat_of_a_batch_that_ended_in_its_reasoning_is_a_thought(tmp_path):
+    messages = [{"content": None, "reasoning": "Hm."}, {"content": None}]
+    choices = [
+        {"index": index, "message": message, "finish_reason": "length"}
+        for index, message in enumerate(messages)
+    ]
+    response = {"status_code": 200, "body": {"choices": choices}}
+    rows = read_log(write(tmp_path, {**BATCH, "response": response}))
+    assert [row.completion for row in rows] == ["<think>\nHm.", ""]
+    choices[1]["finish_reason"] = "stop"
+    with pytest.raises(DataError, match=r"choices.1.message.content': must be text, got None"):
+        read_log(write(tmp_path, {**BATCH, "response": response}))
+
+
 def test_a_row_that_fills_a_batch_of_verl_is_no_sample(tmp_path):
     uid = "0b5c1f1e-32a5-4a53-9b4e-1f7c9d1f2a3b_0_0"
     fill = {"input": "", "output": "", "gts": None, "score": 0.0, "uid": f"pad{'0a' * 16}_3_0"}
@@ -216,6 +230,36 @@ def test_a_mapping_leaves_the_rows_of_another_filter_out(tmp_path):
     mapping = {"filter": "strict", "completion": "filtered_resps"}
     (row,) = read_log(write(tmp_path, strict, loose), mapping=mapping)
     assert (row.completion, row.reward) == ("4", 1.0)
+
+
+def test_a_filter_that_no_row_has_is_named_with_those_there_are(tmp_path):
+    row = {**LM_EVAL, "filtered_resps": ["4"], "exact_match": 1.0}
+    path = write(tmp_path, {**row, "filter": "strict-match"}, {**row, "filter": "flexible"})
+    message = r"field 'filter': no row has 'strict'; allowed: flexible, strict-match"
+    with pytest.raises(DataError, match=message):
+        read_log(path, mapping={"filter": "strict"})
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), ""])
+@pytest.mark.parametrize("resps", [[["2+2=4"]], [[["-1.5", "False"]], [["-0.5", "True"]]]])
+def test_a_row_of_lm_eval_without_its_first_metric_has_no_reward(tmp_path, missing, resps):
+    row = {**LM_EVAL, "filtered_resps": ["4"], "resps": resps, "metrics": ["exact_match", "bleu"]}
+    values = {0: (1.0, 0.2), 1: (missing, 0.9)}
+    rows = [{**row, "doc_id": n, "exact_match": e, "bleu": b} for n, (e, b) in values.items()]
+    results = score_rewards(write(tmp_path, *rows), tmp_path / "run")
+    assert results.metrics["max@k"][1].mean == 1.0
+    assert "1 of 2 samples" in results.counts.lacking
+    assert [row["reward"] for row in rows_of(tmp_path / "run/scores.jsonl")] == [1.0, None]
+    by_bleu = score_rewards(tmp_path / "log.jsonl", tmp_path / "bleu", column="bleu")
+    assert by_bleu.metrics["max@k"][1].mean == pytest.approx(0.55)
+
+
+def test_a_metric_of_lm_eval_that_is_no_number_by_itself_is_no_reward(tmp_path):
+    row = {**LM_EVAL, "filtered_resps": ["4"], "metrics": ["mcc", "exact_match"]}
+    (sample,) = read_log(write(tmp_path, {**row, "mcc": [1, 0], "exact_match": 0.5}))
+    assert (sample.reward, sample.columns) == (0.5, {"exact_match": 0.5})
+    with pytest.raises(DataError, match="field 'exact_match': must be a finite number"):
+        read_log(write(tmp_path, {**row, "mcc": [1, 0], "exact_match": "broken"}))
 
 
 def test_a_conversation_under_another_name_is_one_text_of_a_row(tmp_path):

@@ -119,6 +119,36 @@ def test_every_bad_line_is_named_with_file_line_and_field_and_nothing_is_written
     assert not (tmp_path / "run").exists()
 
 
+def repeated(folder, name):
+    """Write a table as a join without suffixes leaves it: the names of two columns are equal."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = folder / name
+    if path.suffix == ".parquet":
+        columns = [pyarrow.array(values) for values in (["p", "p"], [0.5, 0.0], [1.0, 1.0])]
+        names = ["problem_id", "reward", "reward"]
+        pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
+    else:
+        path.write_text("problem_id,reward,reward\np,0.5,1\np,1,0\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_two_columns_of_one_name_are_refused_by_it(maxatk, tmp_path, name):
+    path = repeated(tmp_path, name)
+    with pytest.raises(DataError, match=r"2 columns are named 'reward'; every column needs"):
+        read_rewards(path)
+    done = maxatk("score", "--rewards", name, "--out", "run")
+    assert (done.returncode, done.stderr.count("2 columns are named 'reward'")) == (2, 1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_columns_without_a_name_may_be_several(tmp_path):
+    (tmp_path / "t.csv").write_text("problem_id,reward,,\np,0.5,,\np,1,,\n")
+    assert [row.reward for row in read_log(tmp_path / "t.csv")] == [0.5, 1.0]
+
+
 def test_an_empty_or_nan_reward_is_left_out_and_never_counts_as_0(tmp_path):
     rows = [{"problem_id": "p", "reward": r} for r in ("1", "", "nan", "1")]
     results = score_rewards(write(tmp_path, rows, "s.csv"), tmp_path / "run")
@@ -212,6 +242,91 @@ def test_dumps_of_a_training_become_max_at_k_over_its_steps(maxatk, tmp_path, pa
     assert page.returncode == 0, page.stderr
     assert "max@2" in (tmp_path / "page.html").read_text()
     assert read_results(tmp_path / "curve/9/results.json").ids == ("p", "q")
+
+
+def as_wide_json(rows):
+    rewards = {}
+    for row in rows:
+        rewards.setdefault(row["problem_id"], []).append(row["reward"])
+    return json.dumps(rewards)
+
+
+@pytest.mark.parametrize(
+    "name", ["w.json", "w.jsonl.gz", "W.CSV", "w.TSV", "w.Csv.GZ", "w.PARQUET", "w.txt", "l.json"]
+)
+def test_what_score_reads_is_read_by_compare_and_report_too(maxatk, tmp_path, name):
+    path = write(tmp_path, ROWS, "t" + name[1:].lower()) if name != "w.txt" else tmp_path / "t"
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    if name == "w.json":
+        path.write_text(as_wide_json(ROWS))
+    elif name in ("w.txt", "l.json"):
+        path.write_text(lines)
+    elif name == "w.jsonl.gz":
+        path.write_bytes(gzip.compress(lines.encode()))
+    path.rename(tmp_path / name)
+    write(tmp_path, ROWS, "plain.csv")
+    scored = maxatk("score", "--rewards", name, "--out", "run")
+    assert scored.returncode == 0, scored.stderr
+    done = maxatk("compare", f"a={name}", "b=plain.csv", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    means = {
+        (row["model"], row["metric"], row["k"]): row["mean"]
+        for row in json.loads(done.stdout)["scores"]
+    }
+    of_a = {key[1:]: mean for key, mean in means.items() if key[0] == "a"}
+    assert of_a == {key[1:]: mean for key, mean in means.items() if key[0] == "b"}
+    page = maxatk("report", f"a={name}", "--out", "page.html")
+    assert page.returncode == 0, page.stderr
+
+
+def test_results_are_read_under_any_name_and_damage_is_told_of_the_right_form(tmp_path):
+    results = score_rewards(write(tmp_path, ROWS, "s.csv"), tmp_path / "run")
+    (tmp_path / "run/results.json").rename(tmp_path / "base.json")
+    assert load_results(tmp_path / "base.json") == results
+    (tmp_path / "base.json").write_text(json.dumps({"per_problem": {}}))
+    with pytest.raises(DataError, match=r"base.json: not a results object"):
+        load_results(tmp_path / "base.json")
+    (tmp_path / "base.json").write_text("{")
+    with pytest.raises(DataError, match=r"base.json: not a JSON file"):
+        load_results(tmp_path / "base.json")
+
+
+def test_packed_files_of_a_folder_are_steps_too(maxatk, tmp_path):
+    for step in (1, 2):
+        dump(tmp_path / "dumps", step, {"p": [0, step]})
+    plain = tmp_path / "dumps/2.jsonl"
+    (tmp_path / "dumps/2.JSONL.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    done = maxatk("score", "--rewards", "dumps", "--out", "curve", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    assert {row["step"] for row in json.loads(done.stdout)["steps"]} == {1, 2}
+
+
+MAX_AT_2 = ("max@k", 2)
+
+
+@pytest.mark.parametrize("paths", ["dumps", "dumps/*.jsonl"])
+def test_a_training_with_one_step_so_far_is_one_already(maxatk, tmp_path, paths):
+    for step in (1, 2):
+        dump(tmp_path / "dumps", step, {"p": [0, step]})
+        done = maxatk("score", "--rewards", paths, "--out", "curve", "--output-format", "json")
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["steps"]
+        means = {row["step"]: row["mean"] for row in rows if (row["metric"], row["k"]) == MAX_AT_2}
+        assert means == {at: float(at) for at in range(1, step + 1)}
+
+
+def test_a_folder_of_one_run_is_not_made_one_of_several_nor_the_other_way(maxatk, tmp_path):
+    for step in (1, 2):
+        dump(tmp_path / "dumps", step, {"p": [0, step]})
+    both = ("dumps/1.jsonl", "dumps/2.jsonl")
+    assert maxatk("score", "--rewards", both[0], "--out", "one").returncode == 0
+    assert maxatk("score", "--rewards", *both, "--out", "several").returncode == 0
+    done = maxatk("score", "--rewards", *both, "--out", "one")
+    assert (done.returncode, "'one' holds one run, and several files" in done.stderr) == (2, True)
+    done = maxatk("score", "--rewards", both[0], "--out", "several")
+    assert done.returncode == 2
+    assert "'several' holds a run for each of several files" in done.stderr
 
 
 def test_files_that_name_no_step_are_refused(maxatk, tmp_path):

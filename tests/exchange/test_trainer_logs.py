@@ -225,6 +225,14 @@ def test_trajectories_and_summaries_of_tinker(tmp_path):
     assert told(tmp_path / "s.jsonl") == [("train/3/0", 0, None, 1.0), ("train/3/0", 1, None, 0.5)]
 
 
+@pytest.mark.parametrize("missing", [None, ""])
+def test_an_example_of_tinker_may_have_the_number_0_or_no_id_but_its_index(tmp_path, missing):
+    ids = [(0, 5), (5, 6), (missing, 7)]
+    rows = [{**tinker_trajectory(1.0), "example_id": name, "idx": idx} for name, idx in ids]
+    write_jsonl(tmp_path / "t.jsonl", rows)
+    assert [row.problem_id for row in read_log(tmp_path / "t.jsonl")] == ["0", "5", "7"]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -103,6 +103,15 @@ def test_a_folder_of_lm_eval_is_a_task_a_file(tmp_path, maxatk):
     assert "are of one task; name one of them" in again.stderr
 
 
+def test_a_folder_of_lm_eval_with_one_task_so_far_is_a_task_already(tmp_path, maxatk):
+    stamp = "2026-08-01T10-00-00.000000.jsonl"
+    for tasks in (["arc_easy"], ["arc_easy", "mmlu"]):
+        write_jsonl(tmp_path / "logs" / f"samples_{tasks[-1]}_{stamp}", [choice(0, 1)])
+        done = maxatk("score", "--rewards", "logs", "--out", "o", "--output-format", "json")
+        assert done.returncode == 0, done.stderr
+        assert {row["task"] for row in json.loads(done.stdout)["tasks"]} == set(tasks)
+
+
 def test_a_wide_table_gives_the_metrics_of_a_long_one(tmp_path, maxatk):
     rewards = np.random.default_rng(0).random((5, 4)).round(2)
     lines = [f"q{n}," + ",".join(map(str, row)) for n, row in enumerate(rewards)]

@@ -212,11 +212,53 @@ def test_what_the_server_refuses_is_not_repeated(status):
         ([], "the answer has no text"),
         ({"choices": []}, "the answer has no text"),
         ({"choices": [{"text": None}]}, "the answer has no text"),
+        ({"choices": [{"text": None, "finish_reason": "length"}]}, "the answer has no text"),
     ],
 )
 def test_an_answer_without_a_text_is_an_error_not_an_empty_sample(body, message):
     with serving([body]) as server, pytest.raises(ServerError, match=message):
         draw(backend_for(server), [0])
+
+
+def chat_answer(message, finish_reason):
+    choice = {"message": message, "finish_reason": finish_reason}
+    return {"choices": [choice], "usage": {"completion_tokens": 8}}
+
+
+@pytest.mark.parametrize(
+    ("message", "finish_reason", "text"),
+    [
+        ({"content": None, "reasoning_content": "Hm \ud800."}, "length", "<think>\nHm \ufffd."),
+        ({"content": None, "reasoning": "Hm."}, "length", "<think>\nHm."),
+        ({"content": "", "reasoning": "Hm.", "reasoning_content": None}, "stop", "<think>\nHm."),
+        ({"reasoning": "Hm."}, "stop", "<think>\nHm."),
+        ({"content": None}, "length", ""),
+        ({"content": "", "reasoning": None}, "stop", ""),
+        ({"content": "4", "reasoning": "Hm."}, "stop", "4"),
+    ],
+)
+def test_a_chat_that_ended_in_its_reasoning_is_a_thought_without_an_answer(
+    message, finish_reason, text
+):
+    with serving([chat_answer(message, finish_reason)]) as server:
+        (sample,) = draw(backend_for(server, chat=True), [0])
+    assert sample == Sample("p", 0, text, tokens=8, finish_reason=finish_reason)
+
+
+@pytest.mark.parametrize(
+    ("message", "finish_reason"),
+    [
+        ({"content": None}, "stop"),
+        ({"content": None, "reasoning": 3}, "stop"),
+        ({"content": 4, "reasoning": "Hm."}, "length"),
+        ({"content": None, "tool_calls": [{"function": {"name": "f"}}]}, "tool_calls"),
+        (None, "length"),
+    ],
+)
+def test_a_chat_without_text_that_was_not_cut_off_is_an_error(message, finish_reason):
+    answer = chat_answer(message, finish_reason)
+    with serving([answer]) as server, pytest.raises(ServerError, match="the answer has no text"):
+        draw(backend_for(server, chat=True), [0])
 
 
 def packed(data, encoding):
@@ -375,6 +417,23 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
     assert resumed.counts.samples == 24
     samples = [(tmp_path / out / "samples.jsonl").read_bytes() for out in ("cut", "whole")]
     assert samples[0] == samples[1]
+
+
+def test_thoughts_that_were_cut_off_end_no_evaluation(tmp_path, maxatk):
+    write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in PROBLEMS[:1]))
+    thought = chat_answer({"content": None, "reasoning": "```python\nprint(0)\n```"}, "length")
+    answers = [thought, chat_answer({"content": "print(0)"}, "stop")]
+    flags = ("--samples", "2", "--verifier.workers", "1", "--backend", "openai", "--server.chat")
+    with serving(answers) as server:
+        address = ("--server.url", server.url, "--server.concurrency", "1")
+        done = maxatk(
+            *("eval", "--model", "m", "--problems", "p.jsonl", "--out", "run"), *flags, *address
+        )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["counts"]["outcomes"] == {"passed": 1, "unfinished_thought": 1}
+    assert results["finish_reasons"] == {"length": 1, "stop": 1}
+    assert "50.0% of the samples cut off" in done.stdout
 
 
 def test_the_command_line_asks_a_server(tmp_path):

@@ -236,6 +236,19 @@ def test_a_folder_without_anything_to_see_says_what_it_lacks(tmp_path):
         runs_in({"a": tmp_path})
 
 
+def test_runs_of_one_name_in_several_folders_are_all_there(tmp_path):
+    for place in ("v1/base", "v2/base", "v2/tuned", "v2/work/tuned"):
+        an_evaluation(tmp_path / place, done=3)
+    folders = {"first": tmp_path / "v1", "second": tmp_path / "v2"}
+    second = ["second/base", "second/tuned", "second/work/tuned"]
+    assert list(runs_in(folders)) == ["first/base", *second]
+    assert list(runs_in({"v2": tmp_path / "v2"})) == ["base", "tuned", "work/tuned"]
+    named = runs_in({"base": tmp_path / "v1/base", "x": tmp_path / "v2"})
+    assert list(named) == ["base", "x/base", "x/tuned", "x/work/tuned"]
+    with pytest.raises(InvalidValueError, match="'x/base': two runs have this name"):
+        runs_in({"x/base": tmp_path / "v1/base", "x": tmp_path / "v2"})
+
+
 def on(page):
     return f"document.getElementById('place').dataset.page === {page!r}"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from maxatk.cli import output
 from maxatk.cli.flags import MapFlag, RewardFlag
@@ -16,7 +16,8 @@ from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import ScoreRecipe, plan, score
 from maxatk.evaluation.budgets import read_budget, turns_of
-from maxatk.evaluation.load import TABLES, results_of_folder
+from maxatk.evaluation.folder import MANIFEST
+from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.outside_rewards import natural, score_rewards
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import RunRecipe
@@ -24,6 +25,7 @@ from maxatk.evaluation.results import Results
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.exchange import parse_mapping
+from maxatk.exchange.reading import LOG_ENDINGS, is_named_as_log
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.report.run_tables import KS, groups_table
@@ -79,45 +81,13 @@ class Command(RunRecipe):
             )
         if (self.samples is None) == (not self.rewards):
             raise InvalidValueError("score: give either --samples or --rewards")
-        budgets = () if self.budget is None else read_budget(self.budget)
-        files = _files(self.rewards)
-        if budgets and (len(files) != 1 or self.column is not None):
-            raise InvalidValueError(
-                "score: --budget is for one file of --rewards, without --column"
-            )
-        tasks = _tasks_of(files)
-        if tasks:
-            _print_tasks(self, tasks)
-        elif len(files) > 1:
-            _print_steps(self, files)
-        elif budgets:
-            _score_rewards(self, files[0], self.out)
-            _print_budgets(self, budgets)
-        elif files:
-            self._print(_score_rewards(self, files[0], self.out))
-        else:
-            self._verify()
+        kind = _kind_of(self)
+        if kind != "samples":
+            _refuse_other_kind(self.out, holds_several=kind in ("steps", "tasks"))
+        _ACTIONS[kind](self)
 
-    def _verify(self) -> None:
-        recipe = _recipe(self)
-        if self.dry_run:
-            output.emit_plan(plan(recipe), self.output_format)
-            return
-        with progress_of("score", self.progress) as report:
-            results = score(recipe, progress=lambda done, total, _: report(done, total))
-        if results.counts.outcomes.keys() == {"compile_error"}:
-            say_aside(
-                "warning: no program of the file compiles; do the samples have the form that was "
-                "named (see --format)?"
-            )
-        part = report.parts[""]
-        before = part.done_at_start or 0  # verdicts of a run that was interrupted
-        text = f"{part.done - before:,} verdicts"
-        if before:
-            text += f", {before:,} found from before"
-        self._print(results, text)
-
-    def _print(self, results: Results, text: str = "") -> None:
+    def print_results(self, results: Results, text: str = "") -> None:
+        """Print the tables of one run."""
         if self.progress != "json":
             verified = self.samples is not None
             output.print_results(
@@ -125,45 +95,93 @@ class Command(RunRecipe):
             )
 
 
+_Kind: TypeAlias = Literal["samples", "one file", "budgets", "steps", "tasks"]
 _OF_LM_EVAL = re.compile(r"samples_(.+)_\d{4}-\d\d-\d\dT[\d.:-]+\.jsonl")
 _OF_A_MODEL = ("config.json", "adapter", GROUPS)  # in the folder of one that maxatk trained
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def _kind_of(command: Command) -> _Kind:
+    """Return what is asked for, by what was given and not by how many files there are just now.
+
+    A folder or a pattern holds the files of steps, or of lm-eval's tasks, though it has one so far.
+    """
+    kind: _Kind = "steps"
+    if not command.rewards:
+        kind = "samples"
+    elif len(command.rewards) == 1 and not _is_several(command.rewards[0]):
+        kind = "one file"
+    elif all(_OF_LM_EVAL.fullmatch(file.name) for file in _files(command)):
+        kind = "tasks"
+    if command.budget is None:
+        return kind
+    if kind != "one file" or command.column is not None:
+        raise InvalidValueError("score: --budget is for one file of --rewards, without --column")
+    return "budgets"
+
+
+def _is_several(path: Path) -> bool:
+    """Say whether a path is a folder, or a pattern, which several files may match."""
+    return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
+
+
+def _files(command: Command) -> list[Path]:
     """Return the files of paths, folders and patterns, sorted by the numbers in their names."""
     files: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = list(path.iterdir())
-        elif glob.has_magic(str(path)) and not path.exists():
-            inside = [Path(name) for name in glob.glob(str(path))]
-        else:
+    for path in command.rewards:
+        if not _is_several(path):
             files.append(path)
             continue
-        tables = [file for file in inside if file.name.endswith(TABLES)]
-        if not tables:
-            raise MissingFileError(f"rewards: no file ending in {', '.join(TABLES)} at {path}")
-        files += tables
+        inside = path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))
+        logs = [file for file in inside if is_named_as_log(file)]
+        if not logs:
+            endings = ", ".join(LOG_ENDINGS)
+            raise MissingFileError(f"rewards: no file ending in {endings} at {path}")
+        files += logs
     return sorted(files, key=lambda file: natural(str(file)))
 
 
-def _tasks_of(files: Sequence[Path]) -> dict[str, Path]:
-    """Return the files by their tasks where they are a folder of lm-eval, several of its logs."""
-    tasks: dict[str, Path] = {}
-    for file in files:
-        match = _OF_LM_EVAL.fullmatch(file.name)
-        if match is None:
-            return {}
-        if match[1] in tasks:
-            raise InvalidValueError(
-                f"rewards: {tasks[match[1]].name} and {file.name} are of one task; name one of them"
-            )
-        tasks[match[1]] = file
-    return tasks if len(tasks) > 1 else {}
+def _refuse_other_kind(out: Path, *, holds_several: bool) -> None:
+    """Raise InvalidValueError where one run is to be where several are, or the other way round."""
+    holds_one = (out / MANIFEST).is_file()
+    if holds_several and holds_one:
+        raise InvalidValueError(
+            f"out: {str(out)!r} holds one run, and several files, a folder or a pattern are a run "
+            "each below it; name another folder"
+        )
+    if not holds_several and not holds_one and any(out.glob(f"*/{MANIFEST}")):
+        raise InvalidValueError(
+            f"out: {str(out)!r} holds a run for each of several files, and one file is a run by "
+            "itself; name another folder, or give the folder or all the files"
+        )
 
 
-def _print_tasks(command: Command, tasks: Mapping[str, Path]) -> None:
+def _verify(command: Command) -> None:
+    recipe = _recipe(command)
+    if command.dry_run:
+        output.emit_plan(plan(recipe), command.output_format)
+        return
+    with progress_of("score", command.progress) as report:
+        results = score(recipe, progress=lambda done, total, _: report(done, total))
+    if results.counts.outcomes.keys() == {"compile_error"}:
+        say_aside(
+            "warning: no program of the file compiles; do the samples have the form that was "
+            "named (see --format)?"
+        )
+    part = report.parts[""]
+    before = part.done_at_start or 0  # verdicts of a run that was interrupted
+    text = f"{part.done - before:,} verdicts"
+    if before:
+        text += f", {before:,} found from before"
+    command.print_results(results, text)
+
+
+def _print_one_file(command: Command) -> None:
+    command.print_results(_score_rewards(command, command.rewards[0], command.out))
+
+
+def _print_tasks(command: Command) -> None:
     """Score the log of every task into a folder of its own, and print them together."""
+    tasks = _tasks_of(_files(command))
     with OutFolder(command.out, "score", tuple(tasks)).alone():
         by_task = {
             task: _score_rewards(command, file, command.out / task) for task, file in tasks.items()
@@ -171,8 +189,23 @@ def _print_tasks(command: Command, tasks: Mapping[str, Path]) -> None:
     _print_together(command, "task", by_task)
 
 
-def _print_steps(command: Command, files: Sequence[Path]) -> None:
-    steps = _steps_of(files)
+def _tasks_of(files: Sequence[Path]) -> dict[str, Path]:
+    """Return logs of lm-eval by their tasks."""
+    tasks: dict[str, Path] = {}
+    for file in files:
+        match = _OF_LM_EVAL.fullmatch(file.name)
+        assert match is not None  # by `_kind_of`
+        if match[1] in tasks:
+            raise InvalidValueError(
+                f"rewards: {tasks[match[1]].name} and {file.name} are of one task; name one of them"
+            )
+        tasks[match[1]] = file
+    return tasks
+
+
+def _print_steps(command: Command) -> None:
+    """Score the file of every step into a folder of its own, and print the curve."""
+    steps = _steps_of(_files(command))
     folder = OutFolder(command.out, "score", (TRAIN_RECORD,), foreign=_OF_A_MODEL)
     with folder.alone():
         by_step = {
@@ -208,7 +241,11 @@ def _print_together(
     output.emit({f"{kind}s": Output(rows, table)}, command.output_format, text=text)
 
 
-def _print_budgets(command: Command, budgets: Sequence[str]) -> None:
+def _print_budgets(command: Command) -> None:
+    """Score a file, and print max@k of the reward reached within each budget."""
+    assert command.budget is not None
+    budgets = read_budget(command.budget)
+    _score_rewards(command, command.rewards[0], command.out)
     by_budget = {
         column: results_of_folder(
             command.out, ks=command.k, threshold=command.threshold, column=column
@@ -233,8 +270,8 @@ def _steps_of(files: Sequence[Path]) -> dict[int, Path]:
             steps[int(numbers[-1])] = file
     if len(steps) < len(files):
         raise InvalidValueError(
-            f"rewards: {len(files)} files must have names that end in their steps, each another, "
-            f"such as 10.jsonl; got {files[0].name} ... {files[-1].name}"
+            "rewards: several files, those of a folder or of a pattern must have names that end in "
+            f"their steps, each another, such as 10.jsonl; got {files[0].name} ... {files[-1].name}"
         )
     return steps
 
@@ -275,3 +312,13 @@ def _recipe(command: Command) -> ScoreRecipe:
         if command.reward == BY_TESTS:
             keys["reward"] = "answer"
     return ScoreRecipe(**keys, samples=command.samples, format=command.format, map=mapping)
+
+
+_ACTIONS: Mapping[_Kind, Callable[[Command], None]] = {
+    "samples": _verify,
+    "one file": _print_one_file,
+    "budgets": _print_budgets,
+    "steps": _print_steps,
+    "tasks": _print_tasks,
+}
+"""Kind of what is asked for -> what does it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
-from maxatk.evaluation.outside_rewards import read_rewards
+from maxatk.evaluation.outside_rewards import is_rewards, read_rewards
 from maxatk.evaluation.results import Results, read_results
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
@@ -16,8 +16,6 @@ from maxatk.jsonl import read_typed
 from maxatk.records import Sample, Score
 
 ResultsSource = str | Path | Results | Mapping[str, Any]
-
-TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval", ".pt")  # of rewards
 
 
 def load_results(
@@ -42,7 +40,7 @@ def load_results(
     """
     if not isinstance(source, Results | Mapping):
         path = Path(source)
-        if path.name.endswith(TABLES) and not path.is_dir():
+        if is_rewards(path):
             rewards = read_rewards(path, mapping=mapping)
             passes = 1.0 if threshold is None else threshold
             return rewards.results(ks=ks, threshold=passes, column=column)

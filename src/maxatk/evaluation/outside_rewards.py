@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from maxatk.bounded import json_value, read_whole
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation import folder
@@ -17,10 +18,11 @@ from maxatk.evaluation.budgets import budget_columns
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.exchange import LogRow, log
-from maxatk.exchange.reading import open_log
+from maxatk.exchange.reading import is_named_as_log, open_log
 from maxatk.folders import file_digest, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
+from maxatk.tables import refuse_repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,8 +141,10 @@ def frame(
     `problem` and `reward` are columns; NaN is a sample without a reward. `more_ks` are beside 1,
     2, 4, ..., and `threshold` is the reward from which a sample passes.
 
-    Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row).
+    Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row,
+    two columns of one name).
     """
+    refuse_repeated(data.columns, "data")
     for field, column in (("problem", problem), ("reward", reward)):
         if column not in data.columns:
             raise unknown_name(field, column, map(str, data.columns))
@@ -159,6 +163,21 @@ def frame(
     source = {"frame": {"problem": problem, "reward": reward}}
     rewards = OutsideRewards(rows, sorted(counts, key=natural), source)
     return rewards.results(ks=more_ks, threshold=threshold)
+
+
+def is_rewards(path: Path) -> bool:
+    """Say whether a path is a file of rewards, and neither a folder nor the results of a run."""
+    if path.is_dir():
+        return False
+    if is_named_as_log(path):
+        return True
+    if path.name == folder.RESULTS or not path.is_file():
+        return False
+    try:
+        content = json_value(read_whole(path))
+    except DataError:  # it has a row a line, is packed, or the reader of rewards says what is wrong
+        return True
+    return not isinstance(content, dict) or "per_problem" not in content
 
 
 def read_rewards(

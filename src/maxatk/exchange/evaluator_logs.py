@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.check import existing_file, needing
+from maxatk.conversations import reply_text
 from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
@@ -90,9 +91,7 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     samples = []
     for number, choice in enumerate(choices):
         path = f"response.body.choices.{number}"
-        # An endpoint of completions has `text`, one of chats a message.
-        name = "text" if "text" in choice else "message.content"
-        text = log.field(row, f"{path}.{name}", "text")
+        text = _openai_text(row, choice, path)
         # The choices of a request may stand in any order.
         index = log.index(log.field(choice, "index", absent=number), f"{path}.index")
         samples.append(LogRow(custom, index, text))
@@ -106,11 +105,21 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     return [LogRow(problem_id, int(number_of_request), samples[0].completion)]
 
 
+def _openai_text(row: RawRow, choice: RawRow, path: str) -> str:
+    """Return the text of a choice, which has `text` from completions and a message from chats."""
+    if "text" in choice:
+        return str(log.field(row, f"{path}.text", "text"))
+    message = log.field(row, f"{path}.message", "an object")
+    text = reply_text(message, cut_off=choice.get("finish_reason") == "length")
+    return str(log.field(row, f"{path}.message.content", "text")) if text is None else text
+
+
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of samples_*.jsonl (`--log_samples`): a document under one of its filters.
 
-    The first metric is the reward, and all are columns, such as acc and acc_norm. A repeated
-    document has one for all its responses, so they have none.
+    The first metric is the reward, and all are columns, such as acc and acc_norm; a document whose
+    first metric is empty or NaN has no reward. A repeated document has one for all its responses,
+    so they have none.
     """
     if row.get("filter") != mapping.get("filter", row.get("filter")):
         return []
@@ -121,10 +130,12 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     responses: Any = requests[0] if one_request else None
     names = log.field(row, "metrics", "a list of texts")
     metrics = log.numbers({name: row.get(name) for name in names})
-    reward = next(iter(metrics.values()), None)
+    # Metrics over all documents alone, such as a correlation, have a pair or more for each.
+    of_documents = [name for name in names if not isinstance(row.get(name), (list, Mapping))]
+    reward = log.reward(row.get(of_documents[0]), of_documents[0]) if of_documents else None
     paths = {"problem_id": "doc_id", "prompt": "arguments.gen_args_0.arg_0", "answer": "target"}
     if not log.is_list_of(str, responses):
-        if reward is None:
+        if not of_documents:
             raise DataError(
                 "field 'resps': must be one list of generated texts, or metrics of multiple "
                 f"choice, got {requests!r:.60}"

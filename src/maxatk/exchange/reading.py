@@ -29,10 +29,13 @@ MOST_ROWS = 1 << 20
 
 _TOLD_EVERY = 1 << 12  # rows
 _SILENCE_S = 5.0
+_CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+LOG_ENDINGS = (*_CSV_ENDINGS, ".jsonl", ".jsonl.gz", ".parquet", ".eval", ".pt")
+"""How the names of files end that are logs whatever they hold; a log may have another name too."""
+
 _FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
 _OWN_FORMATS = (TABLE, OURS)  # what files hold where no format is named
 _LONGEST_ANSWER = 40  # characters of an answer that stands in an id
-_TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +89,12 @@ class OpenLog:
         if errors:
             raise DataError(bad_lines(self.path, [errors[number] for number in sorted(errors)]))
         if not samples:
+            chosen = self.mapping.get(self.format.choice)
+            if chosen is not None and choices and chosen not in choices:
+                raise DataError(
+                    f"{self.path}: field {self.format.choice!r}: no row has {chosen!r}; "
+                    f"allowed: {', '.join(sorted(choices))}"
+                )
             raise DataError(f"{self.path}: holds no samples")
         return list(samples.values())
 
@@ -175,7 +184,7 @@ def open_log(
     """
     path = Path(path)
     mapping = dict(mapping or {})
-    name = log_format or _FORMAT_OF_SUFFIX.get(path.suffix)
+    name = log_format or _FORMAT_OF_SUFFIX.get(path.suffix.lower())
     if name is not None:
         _refuse_unknown(name, mapping)  # before the file is opened
         rows_of_tool = FORMATS[name].rows
@@ -194,6 +203,11 @@ def open_log(
         # The first row has told that the tool's own reader is needed: it opens the file itself.
         return OpenLog(path, name, mapping, rows_of_tool(path))
     return OpenLog(path, name, mapping, itertools.chain(head, rows))
+
+
+def is_named_as_log(path: Path) -> bool:
+    """Say whether the name of a file ends as that of a log, in capitals too."""
+    return path.name.lower().endswith(LOG_ENDINGS)
 
 
 def _refuse_unknown(name: str, mapping: Mapping[str, str]) -> None:
@@ -244,11 +258,12 @@ def _recognised(row: RawRow) -> str | None:
 
 def _placed_rows(path: Path) -> Iterable[PlacedRow]:
     """Return the rows of a file with their places; one of an unknown ending has a row a line."""
-    if path.name.endswith(_TABLES):
+    if path.name.lower().endswith(_CSV_ENDINGS):
         return ((f"{path}:{number}", row) for number, row in csv_rows(path))
-    if path.suffix == ".parquet":
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
         return ((f"{path}, row {number}", row) for number, row in enumerate(parquet_rows(path)))
-    content = _json(path) if path.suffix == ".json" else None
+    content = _json(path) if suffix == ".json" else None
     if content is None:
         return ((f"{path}:{number}", line) for number, line in lines_of(path))
     if isinstance(content, list):

@@ -207,9 +207,10 @@ def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     prompt = [turn for turn in turns[:1] if turn.get("role") != "assistant"]
     answers = [turn for turn in turns if turn.get("role") == "assistant"]
     failed = bool(row.get("error"))
+    id_field = "idx" if row["example_id"] in (None, "") else "example_id"
     return [
         LogRow(
-            log.identifier(row["example_id"] or row["idx"], "example_id"),
+            log.identifier(row[id_field], id_field),
             completion=log.conversation(answers[-1:]),
             reward=None if failed else log.reward(log.field(row, "reward"), "reward"),
             columns=log.numbers_at(row, "metrics"),

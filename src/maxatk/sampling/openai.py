@@ -19,6 +19,7 @@ import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from maxatk.check import require
+from maxatk.conversations import reply_text
 from maxatk.errors import InvalidValueError, ServerError
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend
@@ -231,8 +232,13 @@ class OpenAIBackend(Backend):
         if content is None:
             raise ServerError(f"{where}: the answer is not JSON: {self._keyless(answer.text)!r}")
         choice = _at(content, dict[str, Any], "choices", 0)
-        path = ("message", "content") if self.server.chat else ("text",)
-        text = _at(choice, str, *path)
+        finish_reason = _at(choice, _Word, "finish_reason")
+        if self.server.chat:
+            message = _at(choice, dict[str, Any], "message")
+            is_cut_off = finish_reason == "length"
+            text = None if message is None else reply_text(message, cut_off=is_cut_off)
+        else:
+            text = _at(choice, str, "text")
         if text is None:
             raise ServerError(f"{where}: the answer has no text: {self._keyless(str(content))}")
         logprobs = _at(choice, list[float], "logprobs", "token_logprobs")
@@ -247,7 +253,7 @@ class OpenAIBackend(Backend):
             sample=index,
             completion=self._keyless(text, None),
             tokens=_at(content, _Count, "usage", "completion_tokens"),
-            finish_reason=_at(choice, _Word, "finish_reason"),
+            finish_reason=finish_reason,
             logprob=round(total, 4) if logprobs and math.isfinite(total) else None,
         )
 

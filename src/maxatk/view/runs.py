@@ -4,44 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from maxatk.check import existing_folder
-from maxatk.errors import MissingFileError
+from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import SCORES
 from maxatk.training.group_log import GROUPS
 from maxatk.view.watched_evaluation import WatchedEvaluation
 from maxatk.view.watched_training import WatchedTraining
 
+WatchedRun: TypeAlias = WatchedTraining | WatchedEvaluation
 
-def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedTraining | WatchedEvaluation]:
-    """Return the runs of folders, of a study several; raises MissingFileError where is none."""
-    runs: dict[str, WatchedTraining | WatchedEvaluation] = {}
+
+def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedRun]:
+    """Return the runs of folders, of a study several, by name.
+
+    A run inside a folder has its own name, behind that of the folder where there are several.
+
+    Raises MissingFileError where a folder has no run, InvalidValueError for two runs of one name.
+    """
+    runs: dict[str, WatchedRun] = {}
     for name, folder in folders.items():
         existing_folder("folder", folder)
-        of_folder = _run_or_runs(name, folder)
+        run = _run_of(folder)
+        if run is not None:
+            of_folder = {name: run}
+        else:
+            of_folder = _inner_runs(folder, prefix=f"{name}/" if len(folders) > 1 else "")
         if not of_folder:
             raise MissingFileError(
                 f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is "
                 f"0, no {SCORES} of an evaluation, and no folder that does"
             )
+        for name_of_run in of_folder:
+            if name_of_run in runs:
+                raise InvalidValueError(
+                    f"{name_of_run!r}: two runs have this name; every run needs a name of its own: "
+                    "name=folder"
+                )
         runs |= of_folder
     return runs
 
 
-def _run_or_runs(name: str, folder: Path) -> dict[str, WatchedTraining | WatchedEvaluation]:
-    run = _run_of(folder)
-    if run is not None:
-        return {name: run}
-    # A folder of runs, or of a study, which has them in `work`.
-    runs = {}
-    for path in sorted([*folder.glob("*"), *folder.glob("work/*")]):
-        inner = _run_of(path)
-        if inner is not None:
-            runs[path.name] = inner
+def _inner_runs(folder: Path, *, prefix: str) -> dict[str, WatchedRun]:
+    """Return the runs inside a folder of runs, or of a study, which has them in `work`."""
+    runs: dict[str, WatchedRun] = {}
+    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("work/*"))]:
+        run = _run_of(path)
+        if run is not None:
+            name = prefix + path.name
+            if name in runs:
+                name = prefix + str(path.relative_to(folder))
+            runs[name] = run
     return runs
 
 
-def _run_of(folder: Path) -> WatchedTraining | WatchedEvaluation | None:
+def _run_of(folder: Path) -> WatchedRun | None:
     if (folder / GROUPS).is_file():
         return WatchedTraining(folder)
     if (folder / SCORES).is_file():
