@@ -203,8 +203,8 @@ def _names(text: str) -> _Names | None:
         return None
     try:
         table = symtable.symtable(text, FILE, "exec")
-    except SyntaxError:  # such as a return outside a function
-        return None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # such as a return outside a function, or an expression of too many parts
     symbols = table.get_symbols()
     defined = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
     used = {s.get_name() for s in symbols if s.is_referenced()}
@@ -214,14 +214,24 @@ def _names(text: str) -> _Names | None:
         used |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
         scopes += scope.get_children()
     lacking = frozenset(used - defined - set(dir(builtins)))
-    return _Names(frozenset(defined), lacking, all(map(_only_defines, tree.body)))
+    lines = text.encode().splitlines()  # of bytes: at the ends of lines that Python knows
+    only_defines = all(_only_defines(node, lines) for node in tree.body)
+    return _Names(frozenset(defined), lacking, only_defines)
 
 
-def _only_defines(node: ast.stmt) -> bool:
+def _only_defines(node: ast.stmt, lines: Sequence[bytes]) -> bool:
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        return not _READS.search(ast.unparse(node))
+        return not _READS.search(_source_of(node, lines))
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     return isinstance(node, definitions) or _is_stub(node)
+
+
+def _source_of(node: ast.stmt, lines: Sequence[bytes]) -> str:
+    """Return the source of a statement; `ast.unparse` cannot write a very deep expression."""
+    own_lines = list(lines[node.lineno - 1 : node.end_lineno])
+    own_lines[-1] = own_lines[-1][: node.end_col_offset]
+    own_lines[0] = own_lines[0][node.col_offset :]
+    return b"\n".join(own_lines).decode()
 
 
 PYTHON_3 = Language(
