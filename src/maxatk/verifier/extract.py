@@ -49,9 +49,10 @@ def extract_code(
     last closed block marked as Python; the last closed program without a language; if a fence was
     opened and never closed, all that follows it; a program before the first block; the last closed
     block of any language; the text itself. A block that defines the entry point, or that reads the
-    input, gets the blocks beside it that define what it lacks. With `repair_truncated` what follows
-    a fence that was never closed is cut to `longest_program`, and the first rule counts it as a
-    closed block. A completion whose reasoning never ends has the program `UNFINISHED_THOUGHT`,
+    input, gets the blocks beside it that define what it lacks. A block that repeats lines of an
+    earlier program to explain it does not count, nor one that lacks what the earlier one defines.
+    With `repair_truncated` what follows a fence that was never closed is cut to `longest_program`,
+    and the first rule counts it as a closed block. A completion whose reasoning never ends has the program `UNFINISHED_THOUGHT`,
     unless `unfinished_thought` is "read".
 
     Of a `language` that is compiled the last block with a `main` is the program. Where a fence says
@@ -80,9 +81,7 @@ def extract(
     if not answer.finished and unfinished_thought == "wrong":
         return Extracted(UNFINISHED_THOUGHT)
     program = language.program_in(answer.text, entry_point, repair_truncated=repair_truncated)
-    if program is None:
-        program = answer.text
-    elif _MARK.search(answer.text):
+    if _MARK.search(answer.text):
         program = _other_language(answer.text, program, language) or program
     return Extracted(program, answer.special_token)
 
