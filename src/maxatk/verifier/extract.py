@@ -52,8 +52,8 @@ def extract_code(
     input, gets the blocks beside it that define what it lacks. A block that repeats lines of an
     earlier program to explain it does not count, nor one that lacks what the earlier one defines.
     With `repair_truncated` what follows a fence that was never closed is cut to `longest_program`,
-    and the first rule counts it as a closed block. A completion whose reasoning never ends has the program `UNFINISHED_THOUGHT`,
-    unless `unfinished_thought` is "read".
+    and the first rule counts it as a closed block. A completion whose reasoning never ends has the
+    program `UNFINISHED_THOUGHT`, unless `unfinished_thought` is "read".
 
     Of a `language` that is compiled the last block with a `main` is the program. Where a fence says
     that the program is in another language, `OTHER_LANGUAGE` stands for it, and that language's
