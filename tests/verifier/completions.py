@@ -207,6 +207,10 @@ COMPLETIONS = [
     (f"```\n{USE}{END}Output:\n```\n1 2\n{END}", None, USE),
     (f"{LOOP}\n\nOutput:\n```\n1 2\n{END}", None, LOOP),
     (f"{PY}{LOOP}{END}No, it is\n{PY}{MAIN}{END}", None, MAIN),  # both read it: the last one
+    (f"```code\n{LOOP}{END}Output:\n```text\n0\n1\n{END}", None, LOOP),
+    (f"```plaintext\n{LOOP}{END}Output:\n```text\n0\n1\n{END}", None, LOOP),
+    (f"```ipython\n{ADD}{END}Use:\n```ipython\n{USE}{END}", "add", ADD),
+    (f"```pypy3\n{LOOP}{END}Output:\n```\n0\n1\n{END}", None, LOOP),
     # a program, and excerpts that explain it
     (both(SHORT_SUM, "n = int(input())\n"), None, SHORT_SUM),
     (both(SHORT_SUM, "n = int(input())  # the size\n"), None, SHORT_SUM),

@@ -157,8 +157,11 @@ def _program_before(answer: _Answer) -> str | None:
 
 
 def _other_block(answer: _Answer) -> str | None:
-    """Return the last block of any language."""
-    return answer.blocks[-1].text if answer.blocks else None
+    """Return the last block of any language, rather a program than what it prints."""
+    if not answer.blocks:
+        return None
+    texts = [block.text for block in answer.blocks[-_MOST_BLOCKS:]]
+    return next(filter(is_program, reversed(texts)), texts[-1])
 
 
 _RULES: tuple[Callable[[_Answer], str | None], ...] = (
