@@ -144,7 +144,17 @@ def test_asserts_may_use_the_modules_of_the_program():
     row = mbpp_row(
         code="import math\ndef half(x): return x / 2", tests=["assert math.isclose(half(1), .5)"]
     )
-    assert convert(row, ASSERTS).problem.tests[0].check.startswith("import math\ndef check")
+    assert convert(row, ASSERTS).problem.tests[0].check.startswith("import math\n")
+
+
+def test_a_text_of_several_lines_in_an_assert_stays_as_it_is():
+    text = 'assert add_all([len("""a\n  b""")], 1) == [6] and "\x0c\u2028" == chr(12) + chr(0x2028)'
+    problem = convert(mbpp_row(tests=[text]), ASSERTS).problem
+    right = Job(
+        "def add_all(xs, n):\n  return [x + n for x in xs]", problem.tests, entry_point="add_all"
+    )
+    with Verifier(workers=1) as verifier:
+        assert verifier.verify_many([right])[0].reward == 1.0
 
 
 @pytest.mark.parametrize(

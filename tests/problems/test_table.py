@@ -5,8 +5,10 @@ import json
 import pytest
 
 from maxatk.errors import DataError
-from maxatk.problems import load_problems
+from maxatk.jsonl import read_jsonl
+from maxatk.problems import PrepareSettings, load_problems, prepare
 from maxatk.records import TestCase
+from maxatk.settings import from_mapping
 from maxatk.verifier import Verifier, problem_job
 from tiny import one_thread, tiny_model  # noqa: F401
 
@@ -52,6 +54,76 @@ def test_asserts_are_tests_that_verify_programs(tmp_path, value):
     ]
     with Verifier(workers=1) as verifier:
         assert [verdict.reward for verdict in verifier.verify_many(jobs)] == [1.0, 0.5]
+
+
+LINES = "def lines(text):\n    return text.split('\\n')"
+FIRST = 'assert lines("""ab\n  cd""") == ["ab", "  cd"]'
+SEPARATED = "assert lines('a\x0cb\u2028c') == ['a\x0cb\u2028c']"
+TWO = "class Solution:\n    def two(self, n):\n        return 2 * n"
+STACK = """class Stack(list):
+    def push(self, n):
+        self.append(n)
+"""
+
+
+@pytest.mark.parametrize("checks", [[FIRST, SEPARATED], f"{FIRST}\n{SEPARATED}\n", [SEPARATED]])
+def test_a_text_of_several_lines_in_an_assert_stays_as_it_is(tmp_path, checks):
+    (problem,) = read(tmp_path, {"prompt": "Split.", "checks": checks}, tests="checks")
+    assert len(problem.tests) == (1 if checks == [SEPARATED] else 2)
+    jobs = [
+        problem_job(program, problem) for program in (LINES, LINES.replace("text.split", "str"))
+    ]
+    with Verifier(workers=1) as verifier:
+        assert [verdict.reward for verdict in verifier.verify_many(jobs)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("given_by_row", [{}, {"entry_point": "Solution"}, {"solution": TWO}])
+def test_asserts_on_a_method_verify_it(tmp_path, given_by_row):
+    checks = ["assert Solution().two(2) == 4", "assert max(Solution().two(3), 1) == 6"]
+    (problem,) = read(tmp_path, {"prompt": "Twice.", "tests": checks, **given_by_row})
+    assert problem.entry_point == "Solution().two"
+    jobs = [problem_job(program, problem) for program in (TWO, TWO.replace("2 * n", "n + 2"))]
+    with Verifier(workers=1) as verifier:
+        assert [verdict.reward for verdict in verifier.verify_many(jobs)] == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("check", "solution"),
+    [
+        ("s = Stack()\ns.push(1)\nassert s.pop() == 1", None),
+        ("s = Stack()\ns.append(1)\nassert s.pop() == 1", None),
+        ("assert Stack().size == 0", None),
+        ("assert Stack([1]).top() == 1", None),
+        ("assert len(Stack()) == 0", STACK),
+        ("s = stack(3)\ns.push(1)\nassert s.pop() == 1", None),
+        ("assert Stack().pop() == Stack().top()", None),
+    ],
+)
+def test_asserts_on_an_object_of_the_program_leave_the_row_out(tmp_path, check, solution):
+    rows = [
+        {"prompt": "Stack.", "tests": [check], "solution": solution},
+        {"prompt": "Square it.", "tests": ASSERTS, "solution": None},
+    ]
+    (tmp_path / "mine.json").write_text(json.dumps(rows))
+    out = tmp_path / "problems.jsonl"
+    recipe = {"benchmark": "table", "file": str(tmp_path / "mine.json")}
+    prepare(from_mapping(PrepareSettings, recipe, where="settings"), out)
+    (left_out,) = read_jsonl(tmp_path / "problems.left_out.jsonl", dict)
+    assert left_out["reason"] == "an assert uses an object of the program's own class"
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "assert f(2).strip().upper() == 'A'",
+        "value = f(2)\nassert value.count('a') == 1",
+        "assert dict(f(3)).get('a') is None",
+        "assert F(3) == [1]",
+    ],
+)
+def test_a_method_of_a_plain_value_is_no_object_of_the_program(tmp_path, check):
+    (problem,) = read(tmp_path, {"prompt": "Do it.", "tests": [check]})
+    assert problem.entry_point in ("f", "F")
 
 
 def test_input_and_output_of_another_meaning_are_no_tests(tmp_path):

@@ -50,7 +50,7 @@ def test_best_and_second_of_a_column_are_marked_and_the_starred_one_has_its_star
     a, b, c, d = metric_cells(means, of=100, starred="b")
     assert b == Cell("0.700*", "[0.600, 0.800]", "best")
     assert a == Cell("0.500", "[0.400, 0.600]", "second")
-    assert c == Cell("–", "[–, –]")
+    assert c == Cell("–", "")
     assert d.mark == ""
 
 

@@ -3,9 +3,12 @@
 import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
 from maxatk.records import Problem
@@ -13,6 +16,7 @@ from maxatk.rewards import load_reward
 from maxatk.rewards.answers import AnswerReward, compute_answer_score
 from maxatk.rewards.boxes import last_box
 from maxatk.rewards.gold_answers import check_answers
+from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, prose
 from maxatk.rewards.reward import Reward, RewardPart
 from maxatk.verifier import Verifier
 from processes import patience
@@ -90,6 +94,55 @@ def verifier():
         ("May 5", r"\boxed{\text{May 5}}", 1.0),
         ("2,3", r"\boxed{23}", 0.0),
         ("12", r"\boxed{1 2}", 0.0),
+        # in a tag
+        ("42", "<answer>42</answer>", 1.0),
+        ("42", "<answer>\n42\n</answer>", 1.0),
+        ("42", "<think>41</think><answer>42</answer>", 1.0),
+        ("42", "<answer>41</answer> No. <Answer>42</Answer> of 3", 1.0),
+        ("42", "<answer>42</answer> No. <answer>41</answer>", 0.0),
+        ("42", "<answer>42</answer><answer> </answer>", 1.0),  # one without content is none
+        ("42", "<answer>It is $42$.", 1.0),  # cut off behind it
+        ("42", r"<answer>\boxed{42}</answer> of 3", 1.0),
+        ("42", r"\boxed{42} <answer>as above, 41</answer>", 1.0),  # a box goes first
+        ("3", "<answer>3 apples</answer>", 1.0),
+        ("x^2+1", "<answer>x^2+1</answer>", 1.0),
+        ("C", "<answer>(C)</answer>", 1.0),
+        ("(3, 4)", "<answer>(3, 4)</answer>", 1.0),
+        ("4", "<answer>(3, 4)</answer>", 0.0),
+        # without a blank before the answer
+        ("42", "3 + 39 gives\nAnswer:42", 1.0),
+        ("-42", "Answer:-42", 1.0),
+        ("42", "Answer:-42", 0.0),
+        ("42", "**Answer:**42", 1.0),
+        ("42", "Answer:**42**", 1.0),
+        ("42", "3 + 39 = <<3+39=42>>42\n####42", 1.0),
+        ("42", "x≈42", 1.0),
+        ("42", "(42)", 1.0),
+        ("42", "`42`", 1.0),
+        ("42", "It is 42 and not `41`.", 1.0),
+        # in Unicode
+        ("90", r"\boxed{90°}", 1.0),
+        (r"90^\circ", r"\boxed{90°}", 1.0),
+        ("90°", r"\boxed{90^{\circ}}", 1.0),
+        (r"\sqrt{3}", r"\boxed{√3}", 1.0),
+        (r"2\sqrt{x+1}", r"$2√(x+1)$", 1.0),
+        (r"√3", r"\boxed{\sqrt{3}}", 1.0),
+        (r"\sqrt{3}", r"\boxed{√2}", 0.0),
+        (r"\sqrt[3]{2}", r"\boxed{∛2}", 1.0),
+        ("x^2", r"\boxed{x²}", 1.0),
+        ("x^{-12}", r"\boxed{x⁻¹²}", 1.0),
+        ("2", "The area is x².", 0.0),
+        ("3", r"The area is √3.", 0.0),
+        ("1/2", r"\boxed{½}", 1.0),
+        ("3/2", r"\boxed{1½}", 1.0),
+        ("-3/2", r"\boxed{−1½}", 1.0),
+        ("1/2", "The answer is ½.", 1.0),
+        ("1/2", "The answer is 1½.", 0.0),
+        ("42", "42 is ½ of 84, and ½ of 84 is 42.", 1.0),
+        ("-3", "Final answer: −3", 1.0),
+        ("3", "Final answer: −3", 0.0),
+        (r"[0, \infty)", r"\boxed{[0, ∞)}", 1.0),
+        ("6", r"\boxed{2·3}", 1.0),
     ],
 )
 def test_equal_answers_in_other_forms_are_right(answers, gold, completion, right):
@@ -129,6 +182,55 @@ HEDGES = [
 @pytest.mark.parametrize("completion", HEDGES)
 def test_an_answer_that_leaves_it_open_is_wrong(answers, completion):
     assert answers(completions=[completion], answer=["42"]) == [0.0]
+
+
+@needed
+@pytest.mark.parametrize("hedge", [hedge for hedge in HEDGES if hedge.count("boxed") == 1])
+def test_a_tag_that_leaves_it_open_is_wrong(answers, hedge):
+    content = hedge.replace(r"\boxed{", "", 1).removesuffix("}")
+    if "<think>" not in hedge and content != "42":
+        assert answers(completions=[f"<answer>{content}</answer>"], answer=["42"]) == [0.0]
+
+
+VALUES = st.builds(Fraction, st.integers(-60, 60), st.sampled_from([1, 2, 3, 4, 5, 8]))
+VULGAR = {(1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (3, 8): "⅜"}
+FORMS = (
+    r"\boxed{@}", "<answer>@</answer>", "Answer:@", "####@", "$@$", "The answer is @.", "`@`",
+    "x≈@", r"\boxed{≈@}",
+)  # fmt: skip
+
+
+def written(value):
+    """Return a value as models write it, with signs of Unicode."""
+    sign = "−" if value < 0 else ""
+    whole, rest = divmod(abs(value), 1)
+    fraction = VULGAR.get((rest.numerator, rest.denominator))
+    if rest and fraction:
+        return f"{sign}{whole or ''}{fraction}"
+    return f"{sign}{abs(value)}"
+
+
+@needed
+@settings(max_examples=60)
+@given(gold=VALUES, value=VALUES, form=st.sampled_from(FORMS))
+def test_another_value_is_wrong_in_every_notation(answers, gold, value, form):
+    completion = form.replace("@", written(value))
+    if value != gold:
+        assert answers(completions=[completion], answer=[str(gold)]) == [0.0]
+        assert answers(completions=[completion], answer=[written(gold)]) == [0.0]
+    if form in FORMS[:2]:
+        assert answers(completions=[form.replace("@", written(gold))], answer=[str(gold)]) == [1.0]
+
+
+@needed
+@pytest.mark.parametrize(
+    "text", ["<answer>", "<answer> </answer>", "√(", "½", "$", "\\(", ":**", "##"]
+)
+def test_no_text_makes_reading_an_answer_slow(text):
+    started = time.process_time()
+    for read in (in_answer_tag, prose, formula, bare_prose):
+        read(text * 100_000)
+    assert time.process_time() - started < patience(1.5)
 
 
 @needed

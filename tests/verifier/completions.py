@@ -21,12 +21,65 @@ MAIN = "a, b = map(int, input().split())\nprint(add(a, b))\n"
 READ = "import os\nprint(os.read(0, 9))\n"
 MAINS = "def main():\n    print(input())\n"
 GUARD = "if __name__ == '__main__':\n    main()\n"
+KADANE = """import sys
+
+def max_sum(a):
+    # Kadane
+    best = cur = a[0]
+    for x in a[1:]:
+        cur = max(x, cur + x)
+        best = max(best, cur)
+    return best
+"""
+KADANE_MAIN = """
+def main():
+    n = int(input())
+    if n == 0:
+        print(0)
+        return
+    a = list(map(int, input().split()))
+    print(max_sum(a))
+
+if __name__ == "__main__":
+    main()
+"""
+WHOLE = KADANE + KADANE_MAIN
+SHORT_SUM = """n = int(input())
+if n == 0:
+    print(0)
+    exit()
+a = list(map(int, input().split()))
+total = sum(a)
+for x in a:
+    total -= x % 2
+print(total)
+"""
+BOXED = """class Box:
+    def __init__(self):
+        self.n = 0
+
+    def add(self, k):
+        self.n += k
+        return self.n
+"""
+SIEVE_USE = "print(primes(9))\n"
+STAR = "from math import *\nprint(gcd(int(input()), 6))\n"
 PY = "```python\n"
 END = "```\n"
 
 
 def indented(text, by="    "):
     return "".join(by + line if line.strip() else line for line in text.splitlines(keepends=True))
+
+
+def both(program, later):
+    """Return a completion with a program and a later block."""
+    return f"{PY}{program}{END}So:\n{PY}{later}{END}"
+
+
+def first(count, program):
+    """Return the first lines of a program."""
+    return "".join(program.splitlines(keepends=True)[:count])
 
 
 # Each row: the completion, the name that the problem's tests call (or None), the program.
@@ -154,6 +207,40 @@ COMPLETIONS = [
     (f"```\n{USE}{END}Output:\n```\n1 2\n{END}", None, USE),
     (f"{LOOP}\n\nOutput:\n```\n1 2\n{END}", None, LOOP),
     (f"{PY}{LOOP}{END}No, it is\n{PY}{MAIN}{END}", None, MAIN),  # both read it: the last one
+    (f"```code\n{LOOP}{END}Output:\n```text\n0\n1\n{END}", None, LOOP),
+    (f"```plaintext\n{LOOP}{END}Output:\n```text\n0\n1\n{END}", None, LOOP),
+    (f"```ipython\n{ADD}{END}Use:\n```ipython\n{USE}{END}", "add", ADD),
+    (f"```pypy3\n{LOOP}{END}Output:\n```\n0\n1\n{END}", None, LOOP),
+    # a program, and excerpts that explain it
+    (both(SHORT_SUM, "n = int(input())\n"), None, SHORT_SUM),
+    (both(SHORT_SUM, "n = int(input())  # the size\n"), None, SHORT_SUM),
+    (both(SHORT_SUM, first(4, SHORT_SUM)), None, SHORT_SUM),  # which prints and ends
+    (both(WHOLE, "n = int(input())\na = list(map(int, input().split()))\n"), None, WHOLE),
+    (both(WHOLE, "    n = int(input())\n    if n == 0:\n        print(0)\n"), None, WHOLE),
+    (both(WHOLE, KADANE_MAIN), None, WHOLE),  # it lacks `max_sum`
+    (both(WHOLE, first(8, KADANE_MAIN)) + f"and\n{PY}{GUARD}{END}", None, WHOLE),
+    (both(WHOLE, "a = list(map(int, input().split()))\nprint(max_sum(a))\n"), None, WHOLE),
+    (both(WHOLE, 'sys.stdin = io.StringIO("3\\n1 2 3")\nmain()\n'), None, WHOLE),
+    (both(LOOP, f'import io, sys\nsys.stdin = io.StringIO("3")\n{LOOP}'), None, LOOP),
+    (f"```\n{LOOP}{END}where\n```\nn = int(input())\n{END}reads.", None, LOOP),
+    (both(ADD + USE, USE), None, ADD + USE),
+    (both(KADANE, "def max_sum(a):\n    best = cur = a[0]\n"), "max_sum", KADANE),
+    (both(KADANE, "def max_sum(a):\n    best = cur = a[0]\n    # ...\n"), "max_sum", KADANE),
+    (both(KADANE, "def max_sum(a):\n    best = cur = a[0]\n    ...\n"), "max_sum", KADANE),
+    (both(KADANE, first(6, KADANE)), "max_sum", KADANE),  # it ends in the head of a loop
+    (both(KADANE, "   def max_sum(a):\n       best = cur = a[0]\n"), "max_sum", KADANE),
+    (both(BOXED, first(3, BOXED)), "Box", BOXED),
+    (both(PRIME + SIEVE + SIEVE_USE, SIEVE), "primes", PRIME + SIEVE + SIEVE_USE),
+    # a later program that corrects an earlier one, also by fewer lines
+    (both(SHORT_SUM, SHORT_SUM.replace("-=", "+=")), None, SHORT_SUM.replace("-=", "+=")),
+    (both(f"{SHORT_SUM}print('debug')\n", SHORT_SUM), None, SHORT_SUM),
+    (both(f"import sys\n{SHORT_SUM}", SHORT_SUM), None, SHORT_SUM),
+    (both(f"import sys\nsys.stdin = open('a.txt')\n{LOOP}", LOOP), None, LOOP),
+    (both(f"def main(:\n{LOOP}", LOOP), None, LOOP),  # the first one is no program
+    (both(f"for i in range(2):\n{indented(LOOP)}", LOOP), None, LOOP),
+    (both(ADD + MAIN, ADD), "add", ADD),  # which reads no input
+    (both(WRONG, "def add(a, b):\n    return a\n"), "add", "def add(a, b):\n    return a\n"),
+    (both(f"from math import gcd\n{MAIN}", STAR), None, STAR),
     # blocks in other wrapping
     (f"````markdown\nHere it is:\n{PY}{LOOP}{END}Done.\n````\n", None, LOOP),
     ("> Sure:\n> ```python\n> if 1:\n>     x()\n> ```\nBye", None, "if 1:\n    x()\n"),

@@ -3,12 +3,15 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maxatk.evaluation.submissions import submission
 from maxatk.records import Problem, Sample, TestCase
-from maxatk.verifier import CodeReward, called_name, compute_score, extract_code
+from maxatk.rewards import load_reward
+from maxatk.verifier import LANGUAGES, CodeReward, called_name, compute_score, extract_code
 from processes import patience
-from verifier.completions import ADD, COMPLETIONS, END, PY, SOLUTION
+from verifier.completions import ADD, COMPLETIONS, END, LOOP, MAIN, PY, SOLUTION
 
 
 @pytest.mark.parametrize(("completion", "entry_point", "program"), COMPLETIONS)
@@ -108,3 +111,65 @@ def test_extraction_takes_linear_time(text):
     start = time.process_time()
     extract_code(text, "add", repair_truncated=True)
     assert time.process_time() - start < patience(1.5)
+
+
+# What a model repeats when it falls into a loop: deep expressions, brackets, blocks, plain noise.
+UNITS = (
+    ".replace('a', 'b')", "[0]", " + 'a'", "not ", "-", "lambda: ", "1 if x else ", "(", "[", "{1:",
+    "f(", "x = ", "if 1:", "try:\n", "@", "f'{", "'" * 3, "\\", "def f(x=", "class A: ", "a;",
+    "x: ", "\0", "\ud800", "\r", "\x0c", "\u2028", "\t", "`", "~", "word ", "input()", "\n",
+)  # fmt: skip
+LOOPS = st.builds(
+    lambda start, unit, count, end: start + unit * count + end,
+    st.sampled_from(["", "s = ", "s = input_text", "print(", "def add(a, b):\n    return ", "x"]),
+    st.sampled_from(UNITS),
+    st.sampled_from([1, 3, 60, 120, 250, 400, 900, 5000]),
+    st.sampled_from(["", "1", "x)", "\n"]),
+)
+MARKS = (
+    "```", PY, "~~~", "<think>", "</think>", "<answer>", "</answer>", "[PYTHON]", "<|im_end|>",
+    "```cpp\n", "> ", "```markdown\n", "%%writefile a.py\n", ADD, LOOP, MAIN,
+)  # fmt: skip
+COMPLETION_TEXTS = st.lists(
+    LOOPS | LOOPS.map(lambda loop: f"{PY}{loop}\n{END}") | st.sampled_from(MARKS) | st.text(),
+    max_size=6,
+).map("\n".join)
+
+
+@given(
+    text=COMPLETION_TEXTS,
+    entry_point=st.sampled_from([None, "add", "Solution().run", "["]),
+    language=st.sampled_from(sorted(LANGUAGES)),
+    repair_truncated=st.booleans(),
+)
+def test_extraction_fails_for_no_text(text, entry_point, language, repair_truncated):
+    program = extract_code(text, entry_point, language=language, repair_truncated=repair_truncated)
+    assert isinstance(program, str)
+
+
+@pytest.mark.parametrize(
+    ("start", "unit", "end"),
+    [
+        ("s = input_text", ".replace('a', 'b')", ""),
+        ("s = 'a'", " + 'a'", ""),
+        ("s = ", "not ", "x"),
+        ("s = ", "lambda: ", "x"),
+        ("s = ", "1 if x else ", "x"),
+        ("s = x", "[0]", ""),
+        ("s: int = ", "-", "x"),
+        ("def f(): return ", "lambda: ", "x"),
+    ],
+)
+def test_a_loop_in_one_block_costs_no_other_block(start, unit, end):
+    for count in range(50, 1000, 50):
+        loop = start + unit * count + end
+        assert extract_code(f"{PY}{loop}\n{END}So:\n{PY}{LOOP}{END}") == LOOP
+
+
+def test_a_completion_that_loops_is_wrong_and_not_without_a_reward(verifier):
+    loop = f"{PY}s = input_text{'.replace(1, 2)' * 250}\n{END}"
+    for name in ("continuous", "binary"):
+        reward = load_reward(name, verifier=verifier)
+        tests = [[TestCase(input="1", output="2")]]
+        assert reward([""], [f"{loop}Thus:\n{PY}print(3)\n{END}"], tests=tests) == [0.0]
+        assert not reward.failures

@@ -40,6 +40,26 @@ def test_right_programs_pass_and_wrong_ones_do_not(verifier, name):
     assert changed.reward < 1.0
 
 
+MAIN_LINES = "int main() {\n    int a, b;\n    std::cin >> a >> b;\n    std::cout << a + b;\n}\n"
+LONG_ADD = f"#include <iostream>\n// adds\n{MAIN_LINES}"
+
+
+@pytest.mark.parametrize(
+    ("later", "program"),
+    [
+        ("int main() {\n    int a, b;\n    std::cin >> a >> b;\n", LONG_ADD),
+        ("int main() {\n    // two numbers\n    int a, b;\n", LONG_ADD),
+        (MAIN_LINES, LONG_ADD),
+        (LONG_ADD.replace("+", "-"), LONG_ADD.replace("+", "-")),
+        (ADD, ADD),
+    ],
+)
+@pytest.mark.parametrize("fence", ["cpp", ""])
+def test_a_block_that_explains_a_program_is_not_the_program(later, program, fence):
+    completion = f"```{fence}\n{LONG_ADD}```\nHere\n```{fence}\n{later}```\nreads.\n"
+    assert extract_code(completion, language="cpp") == program
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("program", "outcome", "text"),

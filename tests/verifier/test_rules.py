@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +25,26 @@ CASES = [
     ("12345678", "12345600", set()),
     ("100001", "100000", set()),
     ("1e-5", "0", set()),
+    # a float where an integer is expected: the error is absolute
+    ("1000000.0", "1000000", {"tokens", "lcb", "deepmind", "literal"}),
+    ("1e6", "1000000", {"tokens", "lcb", "deepmind", "literal"}),
+    ("1234567.5", "1234567", set()),
+    ("1000000007.0", "1000000006", set()),
+    ("-1000000007.0", "-1000000006", set()),
+    ("1e+18", "1000000000000000001", {"deepmind"}),
+    ("9007199254740993.0", "9007199254740993", {"tokens", "lcb", "deepmind"}),
+    ("9007199254740992.0", "9007199254740993", {"deepmind"}),
+    ("9007199254740993.000001", "9007199254740993", {"tokens"}),
+    ("9007199254740993.0000011", "9007199254740993", set()),
+    ("0.0000010", "0", {"tokens", "deepmind"}),
+    ("9" * 3000 + ".0", "9" * 3000, {"tokens", "lcb"}),
+    ("9" * 3000 + ".0", "9" * 2999 + "8", set()),
+    ("1e999999999999999999", "1", set()),
+    ("1e9999999999999999999", "1", set()),
+    ("1e-9999999999999999999", "1", set()),
+    ("100000.0000001", "100000.5", set()),
+    ("1000000.5", "1000000.0", {"tokens"}),  # a float is expected: the error may be relative
+    ("1000000", "1000000.5", {"tokens"}),
     ("-0", "0", {"tokens", "lcb", "deepmind", "literal"}),
     ("+007", "7", {"tokens", "lcb", "deepmind"}),
     ("-7", "7", set()),
@@ -82,6 +104,26 @@ def test_tokens_tells_integers_apart_at_any_size(values, noise, place):
         changed[place % len(changed)] += noise
     same = COMPARE["tokens"](" ".join(map(str, changed)).encode(), "\n".join(map(str, values)))
     assert same is (changed == values)
+
+
+DIGITS = st.integers(-(10**25), 10**25)
+
+
+@given(expected=DIGITS, millionths=st.integers(-3, 3), places=st.sampled_from([6, 9]))
+def test_tokens_tells_a_float_from_an_expected_integer_beyond_a_millionth(
+    expected, millionths, places
+):
+    error = Fraction(millionths, 10**places)
+    scaled = (expected + error) * 10**places
+    text = f"{scaled}e-{places}"
+    assert COMPARE["tokens"](text.encode(), str(expected)) is (abs(error) <= Fraction(1, 10**6))
+
+
+@given(n=st.integers(3, 10**16))
+def test_true_division_is_no_floor_division(n):
+    printed = f"{n / 2}"
+    exact = Fraction(printed) == n // 2
+    assert COMPARE["tokens"](printed.encode(), str(n // 2)) is exact
 
 
 def test_unknown_rules_are_refused_with_a_suggestion():

@@ -96,7 +96,7 @@ class Decision:
 
     def _worth(self, name: str, k: int) -> str:
         cell = mean_cell(self.comparison.run(name).metric(self.metric, k))
-        return f"{cell.text} {cell.detail}"
+        return f"{cell.text} {cell.detail}".rstrip()  # equal values have no interval
 
     def _unit_of_worth(self, k: int) -> str:
         if self.metric == "pass@k":

@@ -149,8 +149,8 @@ def intervals_note(problems: int) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return the interval of a metric as `[0.120, 0.140]`."""
-    return f"[{share(low)}, {share(high)}]"
+    """Return the interval of a metric as `[0.120, 0.140]`; nothing where there is none."""
+    return "" if low is None or high is None else f"[{share(low)}, {share(high)}]"
 
 
 def change_interval(low: float | None, high: float | None) -> str:

@@ -9,7 +9,7 @@ import numbers
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from maxatk.check import positive, require, whole
 from maxatk.conversations import completion_text
@@ -22,9 +22,13 @@ from maxatk.errors import (
 from maxatk.records import Problem
 from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
+from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, prose
 from maxatk.rewards.reward import RewardFailure
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.reasoning import opening_of, read_answer
+
+Form: TypeAlias = Literal["box", "tag", "prose"]
+"""Where an answer stands: in a box, in a tag `<answer>`, or anywhere in the text."""
 
 BOXED = ("required", "preferred")
 
@@ -34,11 +38,12 @@ _TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^{}]*)\}
 class AnswerReward:
     """A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
 
-    The last box of a completion is its answer; without one it is the last formula or number of the
-    text, unless `boxed` is "required". Up to `workers` processes compare, by default one for each
-    usable core. A completion is wrong if it cannot be compared within `timeout_s` CPU seconds or
-    makes math-verify fail, or a failure would be better than a wrong answer; and if its reasoning
-    never ends, unless `unfinished_thought` is "read". Raises InvalidValueError for other values,
+    The last box of a completion is its answer; without one it is what the last tag `<answer>`
+    holds; without either it is the last formula or number of the text, unless `boxed` is
+    "required". Up to `workers` processes compare, by default one for each usable core. A completion
+    is wrong if it cannot be compared within `timeout_s` CPU seconds or makes math-verify fail, or a
+    failure would be better than a wrong answer; and if its reasoning never ends, unless
+    `unfinished_thought` is "read". Raises InvalidValueError for other values,
     MissingDependencyError without math-verify.
     """
 
@@ -127,15 +132,20 @@ class AnswerReward:
         box = last_box(answer.text)
         if box.cut_off or (box.content is None and self._boxed == "required"):
             return False
-        if box.content is None:
-            return _same_text(answer.text, gold) or _Pair(gold, answer.text)
-        joined = ", ".join(box.joined) if len(box.joined) > 1 else None
-        return _same_text(box.content, gold) or _Pair(gold, box.content, boxed=True, joined=joined)
+        gold = formula(gold)
+        if box.content is not None:
+            content = formula(box.content)
+            joined = ", ".join(map(formula, box.joined)) if len(box.joined) > 1 else None
+            return _same_text(content, gold) or _Pair(gold, content, "box", joined=joined)
+        tagged = in_answer_tag(answer.text)
+        form: Form = "prose" if tagged is None else "tag"
+        words = prose(answer.text) if tagged is None else formula(tagged)
+        return _same_text(words, gold) or _Pair(gold, words, form, bare=bare_prose(words))
 
     def _understand(self, answers: Sequence[str]) -> None:
         """Find out what is wrong with expected answers that were not asked about before."""
         asked = [gold for gold in dict.fromkeys(answers) if gold not in self._failures]
-        replies = self._comparers.ask([{"gold": gold} for gold in asked])
+        replies = self._comparers.ask([{"gold": formula(gold)} for gold in asked])
         for gold, reply in zip(asked, replies, strict=True):
             if reply.get("understood"):
                 self._failures[gold] = ""
@@ -161,8 +171,9 @@ class _Pair(NamedTuple):
 
     gold: str
     completion: str
-    boxed: bool = False
+    form: Form
     joined: str | None = None
+    bare: str | None = None
 
 
 def _gold_text(gold: object, *, field: str) -> str:

@@ -64,27 +64,41 @@ def _write(answers: int, answer: dict[str, Any]) -> None:
 
 
 def _answer(
-    gold: str, completion: str | None = None, boxed: bool = False, joined: str | None = None
+    gold: str,
+    completion: str | None = None,
+    form: str = "prose",
+    joined: str | None = None,
+    bare: str | None = None,
 ) -> dict[str, Any]:
     """Say whether math-verify understands a gold answer, and if a completion equals it.
 
-    `boxed`: the completion is what a box holds. `joined` is what several boxes hold, for a gold
-    answer of several values.
+    `form` says whether the completion is what a "box" or a "tag" holds, or "prose". `joined` is
+    what several boxes hold, for a gold answer of several values; `bare` is the completion without
+    quotes and brackets, which is read where nothing was found in it.
     """
     from math_verify import parse, verify
 
-    text = _plain_number(gold)
-    if not _MARKED.search(text) and ("\\" in text or not _WORDS.search(text)):
-        text = f"${text}$"  # a bare formula; of words only the number in them is read
-    expected = parse(text, parsing_timeout=None)
+    expected = parse(_as_formula(gold), parsing_timeout=None)
     if completion is None:
         return {"understood": bool(expected)}
     if joined and any(_has_several(value) for value in expected):
         completion = joined
-    if boxed:
+    if form == "box":
         completion = f"\\boxed{{{_plain_number(completion)}}}"
+    elif form == "tag":
+        completion = _as_formula(completion)
     answer = parse(completion, parsing_timeout=None)
+    if not answer and bare is not None and bare != completion:
+        answer = parse(bare, parsing_timeout=None)
     return {"equal": bool(expected) and bool(verify(expected, answer, timeout_seconds=None))}
+
+
+def _as_formula(text: str) -> str:
+    """Return a bare formula as one of LaTeX; of words only the number in them is read."""
+    text = _plain_number(text)
+    if not _MARKED.search(text) and ("\\" in text or not _WORDS.search(text)):
+        return f"${text}$"
+    return text
 
 
 def _has_several(value: Any) -> bool:

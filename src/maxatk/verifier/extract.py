@@ -68,10 +68,11 @@ def extract_code(
     last closed block marked as Python; the last closed program without a language; if a fence was
     opened and never closed, all that follows it; a program before the first block; the last closed
     block of any language; the text itself. A block that defines the entry point, or that reads the
-    input, gets the blocks beside it that define what it lacks. With `repair_truncated` what follows
-    a fence that was never closed is cut to `longest_program`, and the first rule counts it as a
-    closed block. A completion whose reasoning never ends has the program "", unless
-    `unfinished_thought` is "read".
+    input, gets the blocks beside it that define what it lacks. A block that repeats lines of an
+    earlier program to explain it does not count, nor one that lacks what the earlier one defines.
+    With `repair_truncated` what follows a fence that was never closed is cut to `longest_program`,
+    and the first rule counts it as a closed block. A completion whose reasoning never ends has the
+    program "", unless `unfinished_thought` is "read".
 
     Of a `language` that is compiled the last block with a `main` is the program. Whether a program
     is refused, as one in another language is, can be read from `Verifier.program_of`. Raises
@@ -106,9 +107,7 @@ def read_program(
         return Extracted("", Refusal("unfinished_thought"))
     refused = None
     program = asked_for.program_in(answer.text, entry_point, repair_truncated=repair_truncated)
-    if program is None:
-        program = answer.text
-    elif _MARK.search(answer.text):
+    if _MARK.search(answer.text):
         refused = _other_language(answer.text, program, asked_for)
     return Extracted(program, refused, answer.special_token)
 

@@ -8,7 +8,7 @@ import textwrap
 import warnings
 from typing import NamedTuple
 
-PYTHON = re.compile(r"(?:python|py)[\d.]*", re.IGNORECASE)
+PYTHON = re.compile(r"(?:i?python|py|pypy)[\d.]*", re.IGNORECASE)
 """The marks of a block in Python, with or without a version."""
 
 FILE = "<truncated program>"

@@ -28,7 +28,8 @@ _MIN_LITERAL = 1 << 16  # bytes that a literal may always have
 def tokens(actual: bytes, expected: str) -> bool:
     """Compare white-space separated tokens, as text or as plain ASCII numbers (the default rule).
 
-    Integers are equal exactly, others within an absolute or relative error of 1e-6.
+    An expected integer is equal to itself, and to a number with a point or an exponent within an
+    absolute error of 1e-6. Other numbers are equal within an absolute or relative error of 1e-6.
     """
     theirs = expected.encode("utf-8", "replace").split()
     ours = actual.split(None, len(theirs))  # what is left over makes one part more
@@ -154,11 +155,30 @@ def _text(data: bytes) -> str:
 
 
 def _close(a: str, b: str) -> bool:
-    """Say whether two numbers are within 1e-6 of each other; two integers must be equal."""
-    if _INTEGER.match(a) and _INTEGER.match(b):
-        return _plain_integer(a) == _plain_integer(b)
+    """Say whether `a` is a number within 1e-6 of the expected `b`; two integers must be equal."""
+    if _INTEGER.match(b):
+        if _INTEGER.match(a):
+            return _plain_integer(a) == _plain_integer(b)
+        return _near_integer(a, b)
     numbers = _numbers(a, b)
     return numbers is not None and math.isclose(*numbers, rel_tol=1e-6, abs_tol=1e-6)
+
+
+def _near_integer(number: str, integer: str) -> bool:
+    """Say whether a number differs from an integer by at most 1e-6, exactly at any size.
+
+    A relative error would make a rounded quotient of a large integer right.
+    """
+    if max(len(number), len(integer)) > _MAX_NUMBER or not _NUMBER.match(number):
+        return False
+    millionths = int(integer) * 10**6
+    try:  # Decimals are compared exactly, while their differences are rounded.
+        value = decimal.Decimal(number)
+    except decimal.InvalidOperation:  # an exponent of 19 digits
+        return False
+    lowest = decimal.Decimal(f"{millionths - 1}e-6")
+    highest = decimal.Decimal(f"{millionths + 1}e-6")
+    return lowest <= value <= highest
 
 
 def _plain_integer(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Literal
 from maxatk.check import at_least
 from maxatk.errors import InvalidValueError
 from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks.asserts import assert_check
 from maxatk.records import Problem, TestCase
 
 _DRIVER = """
@@ -110,7 +111,7 @@ def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converte
         return base.LeftOut(row_id, f"has no more tests than the {in_prompt} that are visible")
     name = tested.pop()
     statement = "\n".join([row["text"], "", _TESTS_FOLLOW, "", *asserts[:in_prompt]])
-    checks = [TestCase(check=_check(text, name, before)) for text in asserts]
+    checks = [TestCase(check=assert_check(text, name, before=before)) for text in asserts]
     not_rewarded = options.visible_tests or 0
     problem = Problem(
         row_id,
@@ -121,13 +122,6 @@ def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converte
         source="mbpp",
     )
     return base.SolvedProblem(problem, f"{setup}\n\n{code}" if setup else code)
-
-
-def _check(statement: str, name: str, before: str) -> str:
-    # The checker is a process of its own, where only `candidate` is the program's function.
-    lines = [*before.splitlines(), "def check(candidate):", f"    {name} = candidate"]
-    lines += [f"    {line}" for line in statement.splitlines()]
-    return "\n".join(lines) + "\n"
 
 
 def _called_names(asserts: list[str]) -> set[str]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
 import dataclasses
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from maxatk.bounded import json_value
 from maxatk.errors import DataError
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import asserts, base
 from maxatk.problems.benchmarks.mathematics import asked
 from maxatk.records import Problem, TestCase
 from maxatk.tables import MISSING, value_at
@@ -55,25 +53,32 @@ def convert(row: base.Row, options: Options) -> base.Converted:
     name = _digest(str(prompt)) if options.id is None else str(_needed(row, options.id))
     if text is None:
         return base.LeftOut(name, "its prompt is no text and no conversation of one user's turn")
-    tests, called = _tests(row, options)
+    solution = value_at(row, options.solution)
+    if not isinstance(solution, str):
+        solution = None
+    tests = _tests(row, options, solution)
+    if tests.unusable:
+        return base.LeftOut(name, tests.unusable)
     answer = value_at(row, options.answer)
-    if not tests:
+    if not tests.tests:
         if answer is MISSING:
             _needed(row, options.answer)
         if answer in (None, ""):
             return base.LeftOut(name, "has no answer")
     entry_point = value_at(row, options.entry_point)
-    solution = value_at(row, options.solution)
+    # The name of a class alone does not say which method the asserts call.
+    if not isinstance(entry_point, str) or "()." in (tests.called or ""):
+        entry_point = tests.called
     problem = Problem(
         id=name,
         prompt=asked(text, options.prompt_style) if options.instruct else text,
-        tests=tests,
-        entry_point=entry_point if isinstance(entry_point, str) else called,
+        tests=tests.tests,
+        entry_point=entry_point,
         answer=None if answer in (MISSING, None, "") else str(answer),
         source=options.hub or "table",
         meta=_meta(row, options),
     )
-    return base.SolvedProblem(problem, solution if isinstance(solution, str) else None)
+    return base.SolvedProblem(problem, solution)
 
 
 def _needed(row: base.Row, path: str) -> Any:
@@ -93,25 +98,33 @@ def _meta(row: base.Row, options: Options) -> dict[str, Any]:
     }
 
 
-def _tests(row: base.Row, options: Options) -> tuple[base.Tests, str | None]:
-    """Return the tests of a row, and the function that they call by its name if they do."""
+class _Tests(NamedTuple):
+    """The tests of a row, what its asserts call, and the reason why they cannot be used."""
+
+    tests: base.Tests = ()
+    called: str | None = None
+    unusable: str = ""
+
+
+def _tests(row: base.Row, options: Options, solution: str | None) -> _Tests:
+    """Return the tests of a row, whose right program is `solution` where there is one."""
     value = value_at(row, "tests") if options.tests is None else _needed(row, options.tests)
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         value = json_value(value)  # as a table keeps a list
     if options.tests is None and not isinstance(value, (list, Mapping)):
         if options.input is None or options.output is None:
-            return (), None
-        return _paired(_needed(row, options.input), _needed(row, options.output)), None
+            return _Tests()
+        return _Tests(_paired(_needed(row, options.input), _needed(row, options.output)))
     if isinstance(value, str):
-        value = value.strip().splitlines()
+        value = asserts.statements(value.strip())
     if isinstance(value, Mapping):  # lists of inputs and outputs, as APPS has them
         inputs, outputs = (value_at(value, path) for path in _names(options))
-        return _paired(inputs, outputs), None
+        return _Tests(_paired(inputs, outputs))
     if not isinstance(value, list) or not value:
         raise DataError(f"tests: must be {_FORMS}; got {value!r:.60}")
     if all(isinstance(test, str) for test in value):
-        return _asserts(value)
-    return tuple(_test(test, options) for test in value), None
+        return _asserts(value, solution)
+    return _Tests(tuple(_test(test, options) for test in value))
 
 
 def _names(options: Options) -> tuple[str, str]:
@@ -152,36 +165,13 @@ def _printed(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _asserts(texts: list[str]) -> tuple[base.Tests, str]:
-    """Return a check test of each assert, and the function that they call."""
-    name = _called(texts)
-    tests = []
-    for text in texts:
-        # The checker is a process of its own, where only `candidate` is the program's function.
-        lines = ["def check(candidate):", f"    {name} = candidate"]
-        lines += [f"    {line}" for line in text.strip().splitlines()]
-        tests.append(TestCase(check="\n".join(lines) + "\n"))
-    return tuple(tests), name
-
-
-def _called(texts: list[str]) -> str:
-    """Return the name that all asserts call; raises DataError where there is none."""
-    shared: set[str] | None = None
-    for text in texts:
-        try:
-            nodes = list(ast.walk(ast.parse(text.strip())))
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise DataError(f"an assert is no Python: {text!r:.60}") from error
-        names = {
-            node.func.id
-            for node in nodes
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        }
-        shared = names if shared is None else shared & names
-    functions = sorted(name for name in shared or () if not hasattr(builtins, name))
-    if len(functions) != 1:
-        raise DataError(f"its asserts must all call one function, got {functions}")
-    return functions[0]
+def _asserts(texts: Sequence[str], solution: str | None) -> _Tests:
+    """Return a check test of each assert, and the function or method that they call."""
+    texts = [text.strip() for text in texts]
+    name = asserts.called(texts, solution)
+    if name is None:
+        return _Tests(unusable="an assert uses an object of the program's own class")
+    return _Tests(tuple(TestCase(check=asserts.assert_check(text, name)) for text in texts), name)
 
 
 def _text_of(prompt: Any) -> str | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 
+from maxatk.verifier.excerpts import Lines
 from maxatk.verifier.fences import read_fences
 from maxatk.verifier.languages.language import Compiler, Language
 
@@ -21,6 +23,8 @@ _PARTS = re.compile(
     r"|(?P<blank>(?:[ \t\r\f\v]|//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))+)",
     re.DOTALL,
 )
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
+_MOST_BLOCKS = 32  # the last ones, which are compared with one another
 _LONGEST = 1 << 18  # characters: what is longer is compared as text
 # A shared object whose own names are its own, with a `main`, and nothing left undefined.
 SHARED_OBJECT = (
@@ -57,13 +61,13 @@ def _program_in(
     *,
     repair_truncated: bool,  # noqa: ARG001  (a part of a program does not compile)
     marks: re.Pattern[str],
-) -> str | None:
-    """Return the program in an answer; None says that the whole text is it.
+) -> str:
+    """Return the program in an answer.
 
     The rule, in order: the last closed block of the language that has a `main`, then the last one
     without a language that has one; the last closed block of the language; what follows a fence
     that was never closed; what stands before the first fence and has a `main`; the last closed
-    block.
+    block; the whole text. A block that explains an earlier one does not count.
     """
     text = _tagged(answer)
     fences = read_fences(text)
@@ -72,7 +76,7 @@ def _program_in(
     for texts in (marked, unmarked):
         programs = list(filter(has_main, texts))
         if programs:
-            return programs[-1]
+            return _last_whole(programs)
     if marked:
         return marked[-1]
     before = _before_fence(text)
@@ -80,7 +84,23 @@ def _program_in(
         return fences.unclosed
     if before is not None:
         return before
-    return fences.closed[-1].text if fences.closed else None
+    return fences.closed[-1].text if fences.closed else answer
+
+
+def _last_whole(programs: Sequence[str]) -> str:
+    """Return the last program that is no excerpt of an earlier one; of very many, of the last.
+
+    An excerpt repeats lines of a program and stops before its end, or lacks its `#include`.
+    """
+    programs = programs[-_MOST_BLOCKS:]
+    lines = [Lines(program, comment="//") for program in programs]
+    whole = []
+    for index, program in enumerate(programs):
+        excerpts = [lines[index].in_other(earlier) for earlier in lines[:index]]
+        includes = _INCLUDE.search(program) is not None
+        if all(e is None or (includes and not e.goes_on) for e in excerpts):
+            whole.append(program)
+    return whole[-1]  # the first one is no excerpt
 
 
 def _tagged(text: str) -> str:

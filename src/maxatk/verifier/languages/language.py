@@ -8,11 +8,9 @@ from typing import Protocol
 
 
 class ProgramIn(Protocol):
-    """Finds the program in an answer; None says that the whole text is it."""
+    """Finds the program in an answer, which may be all of it."""
 
-    def __call__(
-        self, answer: str, entry_point: str | None, *, repair_truncated: bool
-    ) -> str | None:
+    def __call__(self, answer: str, entry_point: str | None, *, repair_truncated: bool) -> str:
         """Return the program; `entry_point` is what it defines, where that is known."""
 
 

@@ -7,9 +7,10 @@ import builtins
 import re
 import symtable
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from maxatk.verifier.excerpts import Excerpt, Lines
 from maxatk.verifier.fences import (
     FILE,
     LONGEST,
@@ -23,14 +24,52 @@ from maxatk.verifier.fences import (
 from maxatk.verifier.languages.language import Language, text_form
 
 _TAG = re.compile(r"^[ \t]*(?:<(answer|solution|code)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
-_READS = re.compile(r"\binput\s*\(|\bstdin\b|\b(?:open|os\.read)\s*\(\s*0\b")
+# An assignment to sys.stdin reads nothing.
+_READS = re.compile(r"\binput\s*\(|\bstdin\b(?!\s*=(?!=))|\b(?:open|os\.read)\s*\(\s*0\b")
+# A text of its own in the place of the input, as an example has it.
+_HAS_INPUT = re.compile(r"\bstdin\s*=\s*(?:io\.)?StringIO\s*\(\s*(?!sys\b|stdin\b|os\b|open\b)")
+_WRITES = re.compile(r"\bprint\b|write|\bstdout\b")
 _BEHIND_LINE = re.compile(r"(?<=\n)")
 _MOST_BLOCKS = 32  # the last ones, among which helpers are looked for
 _LONGEST = 1 << 16  # characters: what is longer is compared as text
 
 
-def program_in(answer: str, entry_point: str | None, *, repair_truncated: bool) -> str | None:
-    """Return the program in an answer by the rule of `extract_code`; None for all of its text."""
+class _Answer(NamedTuple):
+    """The parts of an answer; `defining` matches what its program defines, where that is known."""
+
+    text: str
+    blocks: Sequence[Block]
+    unclosed: str | None
+    defining: re.Pattern[str] | None
+    repair_truncated: bool
+
+    @property
+    def in_python(self) -> list[str]:
+        """The closed blocks whose fences say that they are Python."""
+        return [block.text for block in self.blocks if block.is_python]
+
+    @property
+    def unmarked(self) -> list[str]:
+        """The closed blocks whose fences name no language."""
+        return [block.text for block in self.blocks if not block.language]
+
+    @property
+    def maybe_python(self) -> list[str]:
+        """Both of them, in the order of the text."""
+        return [block.text for block in self.blocks if block.is_python or not block.language]
+
+
+def program_in(answer: str, entry_point: str | None, *, repair_truncated: bool) -> str:
+    """Return the program in an answer by the rule of `extract_code`."""
+    parts = _parts(answer, entry_point, repair_truncated=repair_truncated)
+    for rule in _RULES:
+        program = rule(parts)
+        if program is not None:
+            return program
+    return answer
+
+
+def _parts(answer: str, entry_point: str | None, *, repair_truncated: bool) -> _Answer:
     defining = _definition(entry_point) if entry_point else None
     text = _tagged(answer, defining)
     fences = read_fences(text)
@@ -39,19 +78,102 @@ def program_in(answer: str, entry_point: str | None, *, repair_truncated: bool) 
     if unclosed is not None:
         unclosed = _flush_left(unclosed, defining)
         unclosed = longest_program(unclosed) if repair_truncated else unclosed
-    program = None
-    if defining is not None:
-        programs = [block.text for block in blocks if block.is_python or not block.language]
-        if unclosed and repair_truncated:
-            programs.append(unclosed)
-        program = _defining_program(programs, defining)
-    if program is None:
-        program = _last_program(blocks, reads_input=defining is None)
-    if program is None:
-        program = unclosed
-    if program is None and blocks:
-        program = _program_before(text, blocks[0]) or blocks[-1].text
-    return program
+    return _Answer(text, blocks, unclosed, defining, repair_truncated)
+
+
+def _defining_block(answer: _Answer) -> str | None:
+    """Return the last block that defines the entry point, with the helpers that it lacks."""
+    defining = answer.defining
+    if defining is None:
+        return None
+    texts = answer.maybe_python
+    if answer.unclosed and answer.repair_truncated:
+        texts.append(answer.unclosed)
+    matching = [text for text in texts if defining.search(text)]
+    if not matching:
+        return None
+    complete = [text for text in matching if not _is_signature(text)]
+    # A test may put a stand-in of its own in the place of the function, as in `f = Mock()`.
+    with_definition = [text for text in complete if not _only_assigns(text, defining)]
+    blocks = _Blocks(texts)
+
+    def is_part(text: str, earlier: str) -> bool:
+        excerpt = blocks.excerpt(text, earlier)
+        stops_inside = excerpt is not None and excerpt.stops_inside
+        return stops_inside or blocks.lacks(text, earlier)
+
+    return blocks.with_helpers(_last_whole(with_definition or complete or matching, is_part))
+
+
+def _reading_block(answer: _Answer) -> str | None:
+    """Return the last program that reads the input, rather one that prints, with its helpers.
+
+    What follows it may be an example of its use, or explain it.
+    """
+    if answer.defining is not None:
+        return None
+    blocks = _Blocks(answer.maybe_python)
+    programs = {}
+    for text in blocks.texts:
+        program = blocks.with_helpers(text)
+        if _reads(program) and (len(program) > LONGEST or is_program(program)):
+            programs[text] = program
+    if not programs:
+        return None
+    running = [
+        text for text, program in programs.items() if _WRITES.search(program) and blocks.runs(text)
+    ]
+
+    def is_part(text: str, earlier: str) -> bool:
+        return blocks.is_small_excerpt(text, earlier) or blocks.lacks(text, earlier)
+
+    return programs[_last_whole(running or list(programs), is_part)]
+
+
+def _python_block(answer: _Answer) -> str | None:
+    """Return the last block that is marked as Python."""
+    texts = answer.in_python
+    return _last_whole(texts, _Blocks(texts).is_small_excerpt) if texts else None
+
+
+def _unmarked_block(answer: _Answer) -> str | None:
+    """Return the last block without a language, a program where no name says what it defines."""
+    texts = answer.unmarked[-_MOST_BLOCKS:]
+    if answer.defining is None:
+        texts = list(filter(is_program, texts))
+    return _last_whole(texts, _Blocks(texts).is_small_excerpt) if texts else None
+
+
+def _unclosed_block(answer: _Answer) -> str | None:
+    return answer.unclosed
+
+
+def _program_before(answer: _Answer) -> str | None:
+    """Return the program that stands before the first block without a fence of its own."""
+    if not answer.blocks:
+        return None
+    program = longest_program(answer.text[: answer.blocks[0].start])
+    return program if is_program(program) else None
+
+
+def _other_block(answer: _Answer) -> str | None:
+    """Return the last block of any language, rather a program than what it prints."""
+    if not answer.blocks:
+        return None
+    texts = [block.text for block in answer.blocks[-_MOST_BLOCKS:]]
+    return next(filter(is_program, reversed(texts)), texts[-1])
+
+
+_RULES: tuple[Callable[[_Answer], str | None], ...] = (
+    _defining_block,
+    _reading_block,
+    _python_block,
+    _unmarked_block,
+    _unclosed_block,
+    _program_before,
+    _other_block,
+)
+"""Each returns the program of an answer, or None where the next one decides."""
 
 
 def normal_form(program: str) -> str:
@@ -67,47 +189,23 @@ def normal_form(program: str) -> str:
     return text_form(program)
 
 
-def _defining_program(texts: Sequence[str], defining: re.Pattern[str]) -> str | None:
-    """Return the last text that defines the entry point, with the helpers that it lacks."""
-    matching = [text for text in texts if defining.search(text)]
-    if not matching:
-        return None
-    complete = [text for text in matching if not _is_signature(text)]
-    # A test may put a stand-in of its own in the place of the function, as in `f = Mock()`.
-    with_definition = [text for text in complete if not _only_assigns(text, defining)]
-    return _Helpers(texts).added_to((with_definition or complete or matching)[-1])
-
-
 def _only_assigns(text: str, defining: re.Pattern[str]) -> bool:
     return all(match[0].endswith("=") for match in defining.finditer(text))
 
 
-def _last_program(blocks: Sequence[Block], *, reads_input: bool) -> str | None:
-    """Return the last program among closed blocks, None without a block that is Python.
-
-    With `reads_input` one that reads the input wins, because what follows it is an example of its
-    use, and a block of output is no program.
-    """
-    marked = [block.text for block in blocks if block.is_python]
-    unmarked = [block.text for block in blocks if not block.language]
-    if not reads_input:
-        texts = marked or unmarked
-        return texts[-1] if texts else None
-    texts = [block.text for block in blocks if block.is_python or not block.language]
-    helpers = _Helpers(texts)
-    for text in reversed(texts[-_MOST_BLOCKS:]):
-        program = helpers.added_to(text)
-        if _READS.search(program) and (len(program) > LONGEST or is_program(program)):
-            return program
-    if marked:
-        return marked[-1]
-    return next((text for text in reversed(unmarked[-_MOST_BLOCKS:]) if is_program(text)), None)
+def _last_whole(texts: Sequence[str], is_part: Callable[[str, str], bool]) -> str:
+    """Return the last text that is no part of an earlier one; of very many, of the last ones."""
+    texts = texts[-_MOST_BLOCKS:]
+    whole = [
+        text
+        for index, text in enumerate(texts)
+        if not any(is_part(text, earlier) for earlier in texts[:index])
+    ]
+    return whole[-1]  # the first one is no part
 
 
-def _program_before(text: str, block: Block) -> str | None:
-    """Return the program that stands before the first block without a fence of its own."""
-    program = longest_program(text[: block.start])
-    return program if is_program(program) else None
+def _reads(program: str) -> bool:
+    return _READS.search(program) is not None and not _HAS_INPUT.search(program)
 
 
 def _definition(entry_point: str) -> re.Pattern[str]:
@@ -158,42 +256,91 @@ def _is_stub(node: ast.stmt) -> bool:
 
 
 class _Names(NamedTuple):
-    """What a block defines at its top level and what it lacks, and if it does nothing else."""
+    """What a block defines at its top level and what it lacks, and if it does nothing else.
+
+    `imports_all` says that it has an import of `*`, which may bring what it lacks.
+    """
 
     defined: frozenset[str]
     lacking: frozenset[str]
     only_defines: bool
+    imports_all: bool
 
 
-class _Helpers:
-    """The blocks of a completion, the last ones, as helpers of one of them."""
+class _Blocks:
+    """The blocks of an answer, the last ones, and how they hang together."""
 
     def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts[-_MOST_BLOCKS:]
         self._names: dict[str, _Names] = {}
-        for text in texts[-_MOST_BLOCKS:]:
+        for text in self.texts:
             names = _names(text)
             if names is not None:
                 self._names[text] = names
+        self._lines: dict[str, Lines] = {}
 
-    def added_to(self, program: str) -> str:
+    def with_helpers(self, program: str) -> str:
         """Return a program with the blocks that define what it lacks, in the order of the text.
 
         They do nothing but define: an example would run with the program.
         """
         if program not in self._names:
             return program
-        taken = {program}
+        joined = self._joined(program)
+        return "\n".join(text for text in self._names if text in joined)
+
+    def runs(self, program: str) -> bool:
+        """Say whether a program with its helpers does more than define."""
+        return any(
+            text not in self._names or not self._names[text].only_defines
+            for text in self._joined(program)
+        )
+
+    def lacks(self, program: str, earlier: str) -> bool:
+        """Say whether a program lacks, with its helpers too, what an earlier block defines."""
+        if program not in self._names or earlier not in self._names:
+            return False
+        joined = self._joined(program)
+        if any(self._names[text].imports_all for text in joined):
+            return False
+        return bool(self._lacking(joined) & self._names[earlier].defined)
+
+    def excerpt(self, text: str, earlier: str) -> Excerpt | None:
+        """Return how a block stands in an earlier one, which is a program."""
+        if earlier not in self._names and len(earlier) <= LONGEST:
+            return None
+        return self._lines_of(text).in_other(self._lines_of(earlier))
+
+    def is_small_excerpt(self, text: str, earlier: str) -> bool:
+        """Say whether a block is some lines of an earlier one, half of them at most."""
+        excerpt = self.excerpt(text, earlier)
+        return excerpt is not None and excerpt.share <= 0.5
+
+    def _joined(self, program: str) -> set[str]:
+        """Return a program and the blocks that define what it lacks."""
+        joined = {program}
+        if program not in self._names:
+            return joined
         while True:
-            defined = frozenset().union(*(self._names[text].defined for text in taken))
-            lacking = frozenset().union(*(self._names[text].lacking for text in taken)) - defined
+            lacking = self._lacking(joined)
             helpers = {
                 text
                 for text, names in self._names.items()
                 if names.only_defines and names.defined & lacking
             }
-            if helpers <= taken:
-                return "\n".join(text for text in self._names if text in taken)
-            taken |= helpers
+            if helpers <= joined:
+                return joined
+            joined |= helpers
+
+    def _lacking(self, joined: set[str]) -> frozenset[str]:
+        """Return the names that some blocks use and none of them defines."""
+        defined = frozenset().union(*(self._names[text].defined for text in joined))
+        return frozenset().union(*(self._names[text].lacking for text in joined)) - defined
+
+    def _lines_of(self, text: str) -> Lines:
+        if text not in self._lines:
+            self._lines[text] = Lines(text, comment="#")
+        return self._lines[text]
 
 
 def _names(text: str) -> _Names | None:
@@ -203,25 +350,43 @@ def _names(text: str) -> _Names | None:
         return None
     try:
         table = symtable.symtable(text, FILE, "exec")
-    except SyntaxError:  # such as a return outside a function
-        return None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # such as a return outside a function, or an expression of too many parts
     symbols = table.get_symbols()
     defined = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
     used = {s.get_name() for s in symbols if s.is_referenced()}
     scopes = table.get_children()
     while scopes:
         scope = scopes.pop()
-        used |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+        for symbol in scope.get_symbols():
+            if symbol.is_global():
+                used.add(symbol.get_name())
+            if symbol.is_declared_global() and symbol.is_assigned():
+                defined.add(symbol.get_name())
         scopes += scope.get_children()
     lacking = frozenset(used - defined - set(dir(builtins)))
-    return _Names(frozenset(defined), lacking, all(map(_only_defines, tree.body)))
+    lines = text.encode().splitlines()  # of bytes: at the ends of lines that Python knows
+    only_defines = all(_only_defines(node, lines) for node in tree.body)
+    return _Names(frozenset(defined), lacking, only_defines, any(map(_imports_all, tree.body)))
 
 
-def _only_defines(node: ast.stmt) -> bool:
+def _imports_all(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+
+
+def _only_defines(node: ast.stmt, lines: Sequence[bytes]) -> bool:
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        return not _READS.search(ast.unparse(node))
+        return not _READS.search(_source_of(node, lines))
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     return isinstance(node, definitions) or _is_stub(node)
+
+
+def _source_of(node: ast.stmt, lines: Sequence[bytes]) -> str:
+    """Return the source of a statement; `ast.unparse` cannot write a very deep expression."""
+    own_lines = list(lines[node.lineno - 1 : node.end_lineno])
+    own_lines[-1] = own_lines[-1][: node.end_col_offset]
+    own_lines[0] = own_lines[0][node.col_offset :]
+    return b"\n".join(own_lines).decode()
 
 
 PYTHON_3 = Language(

@@ -1,0 +1,92 @@
+"""Answers as math-verify reads them: signs of Unicode in LaTeX, and what stands in a tag."""
+
+from __future__ import annotations
+
+import re
+
+_ANSWER = re.compile(r"<answer>", re.IGNORECASE)
+_END_OF_ANSWER = re.compile(r"</answer>", re.IGNORECASE)
+
+_SIGNS = {
+    "\N{MINUS SIGN}": "-",
+    "\N{DEGREE SIGN}": r"^{\circ}",
+    "\N{INFINITY}": r"\infty ",
+    "\N{MIDDLE DOT}": r"\cdot ",
+    "\N{DOT OPERATOR}": r"\cdot ",
+    "\N{DIVISION SIGN}": r"\div ",
+}
+_SIGN = re.compile("[" + "".join(_SIGNS) + "]")
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_RAISED_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_ROOTS = {"√": r"\sqrt", "∛": r"\sqrt[3]"}
+# Of a number, a letter or what stands in brackets; before a macro the sign alone is replaced.
+_ROOT = re.compile(r"([√∛])\s*(?:(\d+(?:\.\d+)?|[A-Za-z])|\(([^()]*)\)|\{([^{}]*)\})")
+_FRACTIONS = {
+    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5),
+    "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8),
+    "⅞": (7, 8),
+}  # fmt: skip
+_FRACTION = re.compile(rf"(?<![\d.,])(\d{{0,9}})([{''.join(_FRACTIONS)}])")
+_ABOUT = re.compile(r"\A\s*≈\s*")
+
+# The ends of formulas in prose.
+_DELIMITER = re.compile(r"((?<!\\)\$+|\\[()\[\]])")
+# "Answer:42", "Answer:**42**", "**Answer:**42" and "####42" of GSM8K.
+_COLON = re.compile(r"(?<=[A-Za-z*])(:\*{0,3})(?=[-+(]?\d)")
+_HASHES = re.compile(r"(?<!#)(#{2,})(?=[-+]?\d)")
+_QUOTES = re.compile("[`\"'≈]")
+_BRACKETS = re.compile(r"\A\s*\(([-+]?\d+(?:\.\d+)?)\)\s*\Z")  # of one number
+
+
+def formula(text: str) -> str:
+    """Return a formula with its signs of Unicode as LaTeX."""
+    if text.isascii():
+        return text
+    text = _ABOUT.sub("", text)
+    text = _FRACTION.sub(lambda match: r"\frac{{{}}}{{{}}}".format(*_parts(match)), text)
+    text = _ROOT.sub(_root, text)
+    for root, macro in _ROOTS.items():
+        text = text.replace(root, macro)
+    text = _RAISED_RUN.sub(lambda match: f"^{{{match[0].translate(_RAISED)}}}", text)
+    return _SIGN.sub(lambda match: _SIGNS[match[0]], text)
+
+
+def prose(text: str) -> str:
+    """Return an answer in words, with formulas in LaTeX and a blank before what is the answer."""
+    pieces = []
+    in_formula = False
+    for index, piece in enumerate(_DELIMITER.split(text)):
+        if index % 2:
+            in_formula = not in_formula if piece.startswith("$") else piece in (r"\(", r"\[")
+            pieces.append(piece)
+        elif in_formula:
+            pieces.append(formula(piece))
+        else:
+            piece = piece.replace("\N{MINUS SIGN}", "-")
+            pieces.append(_HASHES.sub(r"\1 ", _COLON.sub(r"\1 ", piece)))
+    return "".join(pieces)
+
+
+def bare_prose(text: str) -> str:
+    """Return an answer in words without quotes and brackets, in which no number was found."""
+    text = _BRACKETS.sub(r"\1", _QUOTES.sub(" ", text))
+    return _FRACTION.sub(lambda match: "{}/{}".format(*_parts(match)), text)
+
+
+def in_answer_tag(text: str) -> str | None:
+    """Return what the last tag `<answer>` with any content holds, None without one."""
+    for piece in reversed(_ANSWER.split(text)[1:]):
+        content = _END_OF_ANSWER.split(piece, maxsplit=1)[0].strip()
+        if content:
+            return content
+    return None
+
+
+def _parts(match: re.Match[str]) -> tuple[int, int]:
+    """Return numerator and denominator of a number that ends in a sign such as `½`."""
+    numerator, denominator = _FRACTIONS[match[2]]
+    return int(match[1] or 0) * denominator + numerator, denominator
+
+
+def _root(match: re.Match[str]) -> str:
+    return f"{_ROOTS[match[1]]}{{{match[2] or match[3] or match[4] or ''}}}"
