@@ -70,7 +70,7 @@ def static_binary(folder: Path) -> Callable[[], int]:
     file.write_text(STREAMS)
     binary = str(folder / "static")
     subprocess.run(["g++", "-O2", "-static", "-o", binary, str(file)], check=True)
-    stdin = os.memfd_create("given")
+    stdin = os.memfd_create("stdin")
     os.write(stdin, b"1 2\n")
     printed = os.memfd_create("printed")
 

@@ -53,7 +53,7 @@ def make(folder, seed, sources):
             write("scores", **key, reward=reward, **tests, outcome=outcome, seconds=0.01)
             if not right and failed < 3:
                 failed += 1
-                texts = {"given": "1 2\n" * 40, "expected": "3\n" * 90, "got": "4\n" * 90}
+                texts = {"input": "1 2\n" * 40, "expected": "3\n" * 90, "got": "4\n" * 90}
                 write("failures", **key, test=1, outcome="wrong answer", **texts)
     for file in files.values():
         file.close()

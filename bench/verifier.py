@@ -47,9 +47,9 @@ for name, path in {{parents}}:
 import maxatk.verifier.inside.zygote
 code = compile({SOURCE!r}, "<program>", "exec")
 results = os.dup(1)
-given = os.memfd_create("given")
-os.write(given, b"1 2\\n")
-os.dup2(given, 0)
+stdin = os.memfd_create("stdin")
+os.write(stdin, b"1 2\\n")
+os.dup2(stdin, 0)
 os.dup2(os.memfd_create("printed"), 1)
 start = time.perf_counter()
 for _ in range({COUNT}):

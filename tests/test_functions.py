@@ -68,7 +68,7 @@ def test_a_training_config_runs_its_statistic_once(counted, tmp_path):
         form="reinforce",
         use_cpu=True,
     )
-    assert config.whole_groups in (True, False)
+    assert config.ratios_in_loss in (True, False)
     assert config.objective.needs_ratios
     assert runs(counted) == 1
 

@@ -40,7 +40,7 @@ def test_a_problem_is_shown_with_its_tests_and_its_solution(maxatk, tmp_path):
         assert part in shown
     assert "def add_all(xs, n):" in shown
     asserts = maxatk("problems", "show", "mbpp", "7", "form=asserts", "--file", rows).stdout
-    assert "def check(candidate):" in asserts
+    assert "add_all = candidate\nassert add_all(" in asserts
     maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
     assert "def add_all" in maxatk("problems", "show", "made.jsonl", "mbpp/7").stdout
     missing = maxatk("problems", "show", "mbpp", "8", "--file", rows)

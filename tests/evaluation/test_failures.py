@@ -55,7 +55,7 @@ def test_the_first_failed_test_of_the_first_failing_samples_is_stored(run):
     assert [(f.problem_id, f.sample) for f in failures] == [(p, s) for p in "pq" for s in (1, 2, 4)]
     wrong, error, syntax, *_ = failures
     assert (wrong.test, wrong.outcome) == (1, "wrong answer")
-    assert (wrong.given, wrong.expected, wrong.got) == ("3\n", "6\n", "4\n")
+    assert (wrong.input, wrong.expected, wrong.got) == ("3\n", "6\n", "4\n")
     assert (error.test, error.outcome, error.got) == (0, "runtime error", "")
     assert error.error.endswith("ZeroDivisionError: division by zero")
     assert syntax.outcome == "compile error"

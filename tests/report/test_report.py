@@ -257,6 +257,7 @@ def test_few_problems_give_no_interval_beyond_what_is_possible(reward_runs):
         for run in comparison.runs
         for mean in run.results.metrics["max@k"].values()
         for end in (mean.low, mean.high)
+        if end is not None
     ]
     assert min(ends) >= 0
     assert max(ends) == 1

@@ -1,6 +1,7 @@
 """The verifier as an environment: programs that are written, tried and written again."""
 
 import copy
+import dataclasses
 import json
 import signal
 import subprocess
@@ -532,6 +533,7 @@ def test_a_model_without_a_template_for_tools_is_refused(tmp_path, recipe, look)
 
 def test_a_problem_without_hidden_tests_is_named(recipe, tmp_path):
     problem = Problem("bare", "find", visible_tests=(TestCase(input="1", output="1"),))
-    write_jsonl(tmp_path / "problems.jsonl", [problem.to_json()])
+    second = dataclasses.replace(problem, id="second")
+    write_jsonl(tmp_path / "problems.jsonl", [problem.to_json(), second.to_json()])
     with pytest.raises(InvalidValueError, match="Problem 'bare': has no tests"):
         train(from_mapping(TrainRecipe, recipe, where="recipe"))

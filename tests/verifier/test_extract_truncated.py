@@ -14,9 +14,8 @@ from maxatk.verifier.fences import longest_program
 from processes import patience
 from runs import scored
 
-SOURCES = [
-    path.read_text() for path in sorted((Path(maxatk.__file__).parent / "verifier").glob("*.py"))
-]
+FILES = sorted((Path(maxatk.__file__).parent / "verifier").glob("*.py"))
+SOURCES = [text for text in map(Path.read_text, FILES) if text.count("\n") > 100]
 CUT = "```python\ndef add(a, b):\n    return a + b\n\nprint(add(1, "
 WHOLE = "def add(a, b):\n    return a + b\n"
 

@@ -45,7 +45,7 @@ def a_group(step, name, *, rewards=REWARDS, text="print(1)\nprint(2)", k=2):
         {"text": f"{text}\n# {number}", "reward": reward, "advantage": advantage, "tokens": 7}
         for number, (reward, advantage) in enumerate(zip(rewards, scaled.tolist(), strict=True))
     ]
-    failure = {"test": 1, "outcome": "wrong answer", "given": "3", "expected": "6", "got": HOSTILE}
+    failure = {"test": 1, "outcome": "wrong answer", "input": "3", "expected": "6", "got": HOSTILE}
     samples[0] |= {"passed": 1, "tests": 2, "outcome": "wrong_answer", "failure": failure}
     about = {"step": step, "group": prompt_key(name), "id": name, "k": k}
     return {**about, "prompt": f"Solve {name}.", "samples": samples}
@@ -392,7 +392,7 @@ def an_evaluation(folder, *, done=2, name="p", ended=False):
     scores = [Score(*key, float(key[1]), key[1], 1, Outcome.PASSED, 0.1) for key in drawn]
     write_jsonl(folder / "scores.jsonl", [score.to_json() for score in scores[: 2 * done]])
     write_jsonl(folder / "prompts.jsonl", [{"problem_id": f"{name}0", "prompt": "Solve p0."}])
-    failure = FailedTest(f"{name}0", 0, 0, "wrong answer", given="3", expected="6", got=HOSTILE)
+    failure = FailedTest(f"{name}0", 0, 0, "wrong answer", input="3", expected="6", got=HOSTILE)
     write_jsonl(folder / "failures.jsonl", [failure.to_json()])
     settings = {"sampling": {"samples": 2}, "problems": {"count": 3}}
     (folder / "manifest.json").write_text(json.dumps({"settings": settings}))

@@ -21,7 +21,7 @@ _UNEXPLAINED = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.INFRA_ERROR)
 class FailedTest:
     """The first failed test of one sample: a line of `failures.jsonl`.
 
-    `test` is its place among the problem's, from 0. `given` is its input or call, `got` the
+    `test` is its place among the problem's, from 0. `input` is its input or call, `got` the
     beginning of what came, `error` the end of standard error: of `MOST` characters at most.
     """
 
@@ -29,7 +29,7 @@ class FailedTest:
     sample: int
     test: int
     outcome: str
-    given: str = ""
+    input: str = ""
     expected: str = ""
     got: str = ""
     error: str = ""
@@ -62,7 +62,7 @@ def failure_of(
         sample,
         first,
         str(result.outcome).replace("_", " "),
-        given=cut(_plain(test.input or test.call or "")),
+        input=cut(_plain(test.input or test.call or "")),
         expected=cut(_plain(test.output or "")),
         got=result.got,
         # Its end is kept, where a traceback names the exception.

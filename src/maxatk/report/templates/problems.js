@@ -23,12 +23,12 @@
   ];
 
   function rows() {
-    const told = (row) => `${data.ids[row]} ${data.details[row]?.prompt ?? ""}`.toLowerCase();
-    const found = data.ids.map((_, row) => row).filter((row) => told(row).includes(state.text) && wanted[state.which](row));
+    const textOf = (row) => `${data.ids[row]} ${data.details[row]?.prompt ?? ""}`.toLowerCase();
+    const matching = data.ids.map((_, row) => row).filter((row) => textOf(row).includes(state.text) && wanted[state.which](row));
     const column = columns()[state.sort];
     const key = (row) => (Number.isNaN(column[1](row)) ? -Infinity : column[1](row));
-    if (column) found.sort((x, y) => (key(x) - key(y)) * (state.down ? -1 : 1) || x - y);
-    return found;
+    if (column) matching.sort((x, y) => (key(x) - key(y)) * (state.down ? -1 : 1) || x - y);
+    return matching;
   }
 
   function choice(label, key, entries) {
@@ -47,12 +47,12 @@
   function detail(row) {
     const line = make("tr", undefined, { class: "detail" });
     const cell = make("td", undefined, { class: "all", colspan: columns().length + 1 });
-    const found = data.details[row];
-    if (found.prompt) cell.append(make("pre", found.prompt));
-    for (const run of found.runs) {
-      const said = make("p");
-      said.append(make("strong", run.name), `: ${run.rewards}`);
-      cell.append(said);
+    const problem = data.details[row];
+    if (problem.prompt) cell.append(make("pre", problem.prompt));
+    for (const run of problem.runs) {
+      const rewards = make("p");
+      rewards.append(make("strong", run.name), `: ${run.rewards}`);
+      cell.append(rewards);
       for (const sample of run.samples) {
         const box = make("details");
         box.append(make("summary", `sample ${sample.index}: ${sample.verdict}`));
@@ -68,8 +68,8 @@
   // A less B at every N: each difference beside its interval, drawn to one scale.
   function compared() {
     const [one, other] = [state.a, state.b].map((model) => data.models[model]);
-    const found = data.tests[state.metric].filter(([a, b]) => (a === state.a && b === state.b) || (a === state.b && b === state.a));
-    const turned = found.map(([a, , k, mean, low, high, p, mark, problems]) => (a === state.a
+    const tests = data.tests[state.metric].filter(([a, b]) => (a === state.a && b === state.b) || (a === state.b && b === state.a));
+    const turned = tests.map(([a, , k, mean, low, high, p, mark, problems]) => (a === state.a
       ? { k, mean, low, high, p, mark, problems }
       : { k, mean: mean === null ? null : -mean, low: high === null ? null : -high, high: low === null ? null : -low, p, mark: { above: "below", below: "above" }[mark] ?? "", problems }));
     const ends = turned.flatMap(({ mean, low, high }) => [mean ?? 0, low ?? 0, high ?? 0]);
@@ -86,7 +86,7 @@
     };
     const mean = (model, k) => {
       const [middle, low, high] = data.means[state.metric][model][k];
-      return [make("span", digits(middle)), make("small", `[${digits(low)}, ${digits(high)}]`)];
+      return [make("span", digits(middle)), make("small", low === null ? "" : `[${digits(low)}, ${digits(high)}]`)];
     };
     const difference = ({ mean, low, high, problems }) => [
       make("span", signed(mean)), make("small", low === null ? "–" : `[${signed(low)}, ${signed(high)}]`),
@@ -161,23 +161,23 @@
   }
 
   function redraw() {
-    const found = rows();
+    const matching = rows();
     const table = make("table", undefined, { id: "problem-table" });
-    const caption = make("caption", `${at(data.ks[state.k])} of ${found.length} of ${data.ids.length} problems; a problem opens its prompt, rewards and samples.`);
+    const caption = make("caption", `${at(data.ks[state.k])} of ${matching.length} of ${data.ids.length} problems; a problem opens its prompt, rewards and samples.`);
     if (!data.details.length) caption.textContent = caption.textContent.replace(/; a problem .*/, ".");
     caption.append(download("problems", () => [
       ["problem", ...models.flatMap(([name]) => data.ks.map((k) => `${name} ${at(k)}`))],
-      ...found.map((row) => [data.ids[row], ...models.flatMap(([, model]) => data.ks.map((_, k) => data.values[state.metric][model][k][row] ?? ""))]),
+      ...matching.map((row) => [data.ids[row], ...models.flatMap(([, model]) => data.ks.map((_, k) => data.values[state.metric][model][k][row] ?? ""))]),
     ]));
     const [top, bottom] = [make("thead"), make("tbody")];
     top.append(head());
-    bottom.append(...found.slice(0, state.shown).flatMap(body));
+    bottom.append(...matching.slice(0, state.shown).flatMap(body));
     table.append(caption, top, bottom);
     const wide = make("div", undefined, { class: "wide" });
     wide.append(table);
     place.replaceChildren(wide);
-    if (found.length > state.shown) {
-      const more = make("button", `show ${Math.min(4 * STEP, found.length - state.shown)} more`, { class: "more" });
+    if (matching.length > state.shown) {
+      const more = make("button", `show ${Math.min(4 * STEP, matching.length - state.shown)} more`, { class: "more" });
       more.addEventListener("click", () => { state.shown += 4 * STEP; redraw(); });
       place.append(more);
     }

@@ -27,9 +27,9 @@ function cells(table) {
   const rows = [...table.querySelectorAll("tbody tr:not(.detail)")].map((row) => [...row.cells].map(parts));
   const heads = [...table.querySelectorAll("thead th")].map((cell) => plain(cell.textContent));
   const most = heads.map((_, at) => Math.max(1, ...rows.map((row) => row[at].length)));
-  const spread = (at, found) => [...found, ...Array(most[at] - found.length).fill("")];
+  const spread = (at, cells) => [...cells, ...Array(most[at] - cells.length).fill("")];
   const named = heads.flatMap((head, at) => spread(at, [head]).map((_, part) => (part ? `${head} (${part > 1 ? "note" : "detail"})` : head)));
-  return [named, ...rows.map((row) => row.flatMap((found, at) => spread(at, found)))];
+  return [named, ...rows.map((row) => row.flatMap((cells, at) => spread(at, cells)))];
 }
 function download(name, rows) {
   const link = make("a", "CSV", { class: "download", href: "#", download: `${name}.csv` });
@@ -37,10 +37,10 @@ function download(name, rows) {
   return link;
 }
 // Why a sample failed: its first failed test.
-function failure(found) {
+function failure(test) {
   const box = make("div", undefined, { class: "failure" });
-  box.append(make("p", `test ${found.test + 1}: ${found.outcome}`));
-  for (const [name, text] of [["input", found.given], ["expected", found.expected], ["came", found.got], ["error", found.error]]) {
+  box.append(make("p", `test ${test.test + 1}: ${test.outcome}`));
+  for (const [name, text] of [["input", test.input], ["expected", test.expected], ["came", test.got], ["error", test.error]]) {
     if (!text) continue;
     const part = make("div");
     part.append(make("small", name), make("pre", text));

@@ -7,9 +7,9 @@
   const link = (text, hash, rel) => make("a", text, { href: hash, ...(rel ? { rel } : {}) });
   async function ask(name, query) {
     const answer = await fetch(`api/${name}?${new URLSearchParams(query)}`);
-    const found = await answer.json();
-    if (!answer.ok) throw new Error(found.error);
-    return found;
+    const body = await answer.json();
+    if (!answer.ok) throw new Error(body.error);
+    return body;
   }
   // Tables come as markup of the report, in which every text is escaped.
   function tables({ html }) {
@@ -47,10 +47,10 @@
   });
 
   async function overview() {
-    const found = await ask("tables", { most: shown });
-    const parts = [figures, tables(found)];
-    if (found.more) {
-      const more = make("button", `show ${Math.min(4 * STEP, found.more)} more`, { class: "more" });
+    const page = await ask("tables", { most: shown });
+    const parts = [figures, tables(page)];
+    if (page.more) {
+      const more = make("button", `show ${Math.min(4 * STEP, page.more)} more`, { class: "more" });
       more.addEventListener("click", () => { shown += 4 * STEP; show(); });
       parts.push(more);
     }
@@ -100,26 +100,26 @@
   }
   function completion(sample, number, best, named, other) {
     const box = make("section", undefined, sample === best ? { class: "top" } : {});
-    const said = make("p", undefined, { class: "numbers" });
+    const numbers = make("p", undefined, { class: "numbers" });
     const facts = [
       ...(sample.advantage === undefined ? [] : [["advantage", digits(sample.advantage)]]),
       ...(other === undefined ? [] : [[`under ${named}`, digits(other)]]),
       ...(sample.tokens === null ? [] : [["tokens", digits(sample.tokens)]]), ...Object.entries(sample.rewards || {}).map(([name, value]) => [name, digits(value)]),
       ...(sample.tests ? [["tests", `${sample.passed} of ${sample.tests}${sample.outcome ? `, ${sample.outcome.replaceAll("_", " ")}` : ""}`]] : []),
     ];
-    said.append(...facts.map(([name, value]) => make("span", `${name}: ${value}`)));
-    box.append(make("h3", `${number + 1}: ${sample.reward === null ? "unscored" : `reward ${digits(sample.reward)}`}${sample === best ? ", the best" : ""}`), said);
+    numbers.append(...facts.map(([name, value]) => make("span", `${name}: ${value}`)));
+    box.append(make("h3", `${number + 1}: ${sample.reward === null ? "unscored" : `reward ${digits(sample.reward)}`}${sample === best ? ", the best" : ""}`), numbers);
     if (sample.failure) box.append(failure(sample.failure));
     box.append(text(sample, best));
     return box;
   }
-  function side(found, named) {
+  function side(group, named) {
     const [whole, box] = [make("div"), make("div", undefined, { class: "group" })];
-    const best = found.samples.reduce((one, other) => ((other.reward ?? -Infinity) > (one.reward ?? -Infinity) ? other : one));
-    const order = found.samples.map((sample, at) => [sample, at]).sort((a, b) => (b[0].reward ?? -Infinity) - (a[0].reward ?? -Infinity));
+    const best = group.samples.reduce((one, other) => ((other.reward ?? -Infinity) > (one.reward ?? -Infinity) ? other : one));
+    const order = group.samples.map((sample, at) => [sample, at]).sort((a, b) => (b[0].reward ?? -Infinity) - (a[0].reward ?? -Infinity));
     const more = make("button", "", { class: "more" });
     const extend = () => {
-      box.append(...order.splice(0, SIDE).map(([sample, at]) => completion(sample, at, best, named, found.other?.[at])));
+      box.append(...order.splice(0, SIDE).map(([sample, at]) => completion(sample, at, best, named, group.other?.[at])));
       more.textContent = `show ${Math.min(SIDE, order.length)} of ${order.length} more`;
       if (!order.length) more.remove();
     };
@@ -137,25 +137,25 @@
   }
   async function groupPage([run, step, at, method = "-", k, beside]) {
     const choice = method === "-" ? {} : { method, k };
-    let [found, said] = [null, ""];
-    try { found = await ask("group", { run, step, place: at, ...choice }); }
+    let [group, refusal] = [null, ""];
+    try { group = await ask("group", { run, step, place: at, ...choice }); }
     catch (error) {
-      said = error.message;
-      found = await ask("group", { run, step, place: at });
+      refusal = error.message;
+      group = await ask("group", { run, step, place: at });
     }
-    const named = method !== "-" && !said ? `${method}, k = ${k}` : "";
+    const named = method !== "-" && !refusal ? `${method}, k = ${k}` : "";
     const name = `${state.runs[run].name}${Number(step) ? `: step ${step}` : ""}`;
     const go = (changed) => {
-      const next = { method, k: k || found.k, beside: beside || "", ...changed };
+      const next = { method, k: k || group.k, beside: beside || "", ...changed };
       location.hash = `#group/${run}/${step}/${at}/${next.method}/${next.k}${next.beside === "" ? "" : `/${next.beside}`}`;
     };
     // The nearest group of the same prompt in every other run.
     const near = new Map();
-    for (const one of found.drawn.filter(([number]) => number !== Number(run)).sort((a, b) => Math.abs(b[1] - step) - Math.abs(a[1] - step))) near.set(one[0], one);
+    for (const one of group.drawn.filter(([number]) => number !== Number(run)).sort((a, b) => Math.abs(b[1] - step) - Math.abs(a[1] - step))) near.set(one[0], one);
     const other = near.get(Number(beside)) || [...near.values()].pop();
     const controls = make("div", undefined, { class: "controls" });
-    if (found.method !== undefined) {
-      const [size, shownSize] = [make("input", undefined, { type: "number", min: 1, value: k || found.k, "aria-label": "k" }), make("label", "k ")];
+    if (group.method !== undefined) {
+      const [size, shownSize] = [make("input", undefined, { type: "number", min: 1, value: k || group.k, "aria-label": "k" }), make("label", "k ")];
       size.addEventListener("change", () => go({ k: size.value }));
       shownSize.append(size);
       controls.append(chooser("method", [["as trained", "-"], ...state.methods.map((one) => [one, one])], method, (value) => go({ method: value })), shownSize);
@@ -163,25 +163,25 @@
     if (near.size > 1) controls.append(chooser("beside", [...near.keys()].sort((a, b) => a - b).map((one) => [state.runs[one].name, String(one)]), String(other[0]), (value) => go({ beside: value })));
     const up = Number(step) ? `#step/${run}/${step}` : "#";
     const parts = [
-      make("h2", `${name}${found.id === null ? "" : `, ${found.id}`}`),
-      neighbours(up, (next) => `#group/${run}/${step}/${next}${k ? `/${method}/${k}` : ""}`, [...Array(found.count).keys()], Number(at)),
-      ...(found.prompt ? [make("pre", found.prompt)] : []), controls,
-      make("p", `${found.method === undefined ? "" : `Trained with ${typeof found.method === "string" ? found.method : JSON.stringify(found.method)}, k = ${found.k}. `}What differs from the best is marked.`, { class: "soft" }),
-      ...(said ? [make("p", said, { class: "error" })] : []), side(found, named),
+      make("h2", `${name}${group.id === null ? "" : `, ${group.id}`}`),
+      neighbours(up, (next) => `#group/${run}/${step}/${next}${k ? `/${method}/${k}` : ""}`, [...Array(group.count).keys()], Number(at)),
+      ...(group.prompt ? [make("pre", group.prompt)] : []), controls,
+      make("p", `${group.method === undefined ? "" : `Trained with ${typeof group.method === "string" ? group.method : JSON.stringify(group.method)}, k = ${group.k}. `}What differs from the best is marked.`, { class: "soft" }),
+      ...(refusal ? [make("p", refusal, { class: "error" })] : []), side(group, named),
     ];
     if (other) {
       const [number, where, index] = other;
       const besides = await ask("group", { run: number, step: where, place: index, ...(named && state.runs[number].trained ? choice : {}) });
       parts.push(make("h2", `${state.runs[number].name}${where ? `: step ${where}` : ""}, the same prompt`), side(besides, named));
     }
-    if (found.drawn.length > 1) parts.push(link(`the prompt was drawn ${found.drawn.length} times`, `#prompt/${found.group}`));
+    if (group.drawn.length > 1) parts.push(link(`the prompt was drawn ${group.drawn.length} times`, `#prompt/${group.group}`));
     return parts;
   }
-  const found = (name, caption) => async ([wanted]) => [
+  const listing = (name, caption) => async ([wanted]) => [
     make("h2", caption(wanted)), neighbours("#", String, [], -1), tables(await ask("groups", { [name]: wanted })),
   ];
 
-  const PAGES = { step: stepPage, group: groupPage, prompt: found("prompt", () => "One prompt"), search: found("text", (wanted) => `Groups with “${wanted}”`) };
+  const PAGES = { step: stepPage, group: groupPage, prompt: listing("prompt", () => "One prompt"), search: listing("text", (wanted) => `Groups with “${wanted}”`) };
   async function show() {
     const hash = location.hash;
     const [name, ...rest] = hash.slice(1).split("/").map(decodeURIComponent);
@@ -198,10 +198,10 @@
   async function poll() {
     const begun = performance.now();
     try {
-      const found = await ask("state", { known: version });
-      if (found.version !== version) {
+      const newest = await ask("state", { known: version });
+      if (newest.version !== version) {
         const first = state === null;
-        [state, version] = [found, found.version];
+        [state, version] = [newest, newest.version];
         document.getElementById("runs").replaceChildren(...state.runs.map((run) => {
           const line = make("li");
           const swatch = make("span", undefined, { class: "swatch" });
