@@ -209,6 +209,29 @@ def test_the_table_of_the_first_screen_has_the_means_of_the_study(fill):
         assert f"{start} {numbers} |" in text, model
 
 
+def test_what_is_said_of_unsolved_problems_is_what_the_seeds_say(fill):
+    page, readme = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        for name in ("docs/study.md", "README.md")
+    )
+    small = "problems=all,rate=7.5e-5"
+    large = "problems=all,rate=1.5e-4"
+    gate = "problems=unsolved,rate=7.5e-5"
+    differences = (
+        (f"grpo,{small}", "base", 128, "GRPO is above the base at 128 by {}"),
+        (f"bon_loo1,{small}", f"grpo,{small}", 128, "`bon_loo1` is above GRPO by {}"),
+        (f"grpo,{small}", f"bon_loo1,{small}", 1, "below it by {} at 1"),
+        (f"bon_loo1,{large}", f"grpo,{large}", 128, "it has {} more at 128"),
+        (f"grpo,{small}", f"grpo,{gate}", 128, "on unsolved problems alone ends {} below"),
+    )
+    for first, second, k, sentence in differences:
+        numbers = interval_over_seeds(fill, "unsolved", first, second, k)
+        mean, low, high = (f"{number:.3f}" for number in numbers)
+        assert sentence.format(f"{mean} [{low}, {high}]") in page, sentence
+    lead = interval_over_seeds(fill, "unsolved", f"bon_loo1,{small}", f"grpo,{small}", 128)
+    assert "{:.3f} [{:.3f}, {:.3f}] at 128 at the better rate".format(*lead) in readme
+
+
 RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
 HALF_A_DIGIT = 0.0005001  # of three that are shown; a mean of 0.3525 may go either way
