@@ -30,10 +30,10 @@ MOST_ROWS = 1 << 20
 _TOLD_EVERY = 1 << 12  # rows
 _SILENCE_S = 5.0
 _CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-LOG_ENDINGS = (*_CSV_ENDINGS, ".jsonl", ".jsonl.gz", ".parquet", ".eval", ".pt")
+_FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
+LOG_ENDINGS = (*_CSV_ENDINGS, ".jsonl", ".jsonl.gz", ".parquet", *_FORMAT_OF_SUFFIX)
 """How the names of files end that are logs whatever they hold; a log may have another name too."""
 
-_FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
 _OWN_FORMATS = (TABLE, OURS)  # what files hold where no format is named
 _LONGEST_ANSWER = 40  # characters of an answer that stands in an id
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+MOST_BLOCKS = 32
+"""How many blocks of an answer are compared with one another: the last ones."""
 
 
 class Excerpt(NamedTuple):
@@ -36,8 +40,8 @@ class Lines:
             indent = depth
         self._count = len(pieces)
         self._text = "".join(pieces) + "\0"
-        self._first_indent = int(pieces[0].split("\0")[1]) if pieces else 0
-        self._last_indent = indent - self._first_indent
+        first_indent = int(pieces[0].split("\0")[1]) if pieces else 0
+        self._last_indent = indent - first_indent
 
     def in_other(self, other: Lines) -> Excerpt | None:
         """Return how these lines stand in another block, None where they do not or are none."""
@@ -54,3 +58,17 @@ class Lines:
             goes_on=bool(following),
             stops_inside=bool(following) and self._last_indent + int(following) > 0,
         )
+
+
+def last_whole(texts: Sequence[str], is_part: Callable[[str, str], bool]) -> str:
+    """Return the last text that is no part of an earlier one; of very many, of the last ones.
+
+    `is_part(text, earlier)` says whether a text is a part of an earlier one.
+    """
+    texts = texts[-MOST_BLOCKS:]
+    whole_texts = [
+        text
+        for index, text in enumerate(texts)
+        if not any(is_part(text, earlier) for earlier in texts[:index])
+    ]
+    return whole_texts[-1]  # the first one is no part

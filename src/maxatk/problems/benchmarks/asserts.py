@@ -69,17 +69,18 @@ def _parsed(text: str) -> ast.Module:
         raise DataError(f"an assert is no Python: {text!r:.60}") from error
 
 
+def names_called(tree: ast.AST) -> set[str]:
+    """Return the names that a piece of code calls."""
+    return {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+
 def _shared_name(trees: Sequence[ast.Module]) -> str:
     """Return the name that all asserts call; raises DataError where there is none."""
-    calls = [
-        {
-            node.func.id
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        }
-        for tree in trees
-    ]
-    shared = set.intersection(*calls)
+    shared = set.intersection(*map(names_called, trees))
     functions = sorted(name for name in shared if not hasattr(builtins, name))
     if len(functions) != 1:
         raise DataError(f"its asserts must all call one function, got {functions}")

@@ -15,7 +15,7 @@ from typing import Literal
 from maxatk.check import at_least
 from maxatk.errors import InvalidValueError
 from maxatk.problems.benchmarks import base
-from maxatk.problems.benchmarks.asserts import assert_check
+from maxatk.problems.benchmarks.asserts import assert_check, names_called
 from maxatk.records import Problem, TestCase
 
 _DRIVER = """
@@ -98,7 +98,8 @@ def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converte
         imports = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
         functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
         before = "\n".join([*map(ast.unparse, imports), setup]).strip()  # asserts use them too
-        tested = functions & _called_names(asserts)
+        called = set().union(*[names_called(_parse(text)) for text in asserts])
+        tested = functions & called
         foreign = _foreign_names("\n".join([before, *asserts])) - tested
     except SyntaxError:
         return base.LeftOut(row_id, "its code or an assert is not Python 3")
@@ -122,15 +123,6 @@ def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converte
         source="mbpp",
     )
     return base.SolvedProblem(problem, f"{setup}\n\n{code}" if setup else code)
-
-
-def _called_names(asserts: list[str]) -> set[str]:
-    return {
-        node.func.id
-        for text in asserts
-        for node in ast.walk(_parse(text))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
 
 
 def _foreign_names(source: str) -> set[str]:

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from maxatk.verifier.excerpts import Lines
+from maxatk.verifier.excerpts import MOST_BLOCKS, Lines, last_whole
 from maxatk.verifier.fences import read_fences
 from maxatk.verifier.languages.language import Compiler, Language
 
@@ -24,7 +24,6 @@ _PARTS = re.compile(
     re.DOTALL,
 )
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
-_MOST_BLOCKS = 32  # the last ones, which are compared with one another
 _LONGEST = 1 << 18  # characters: what is longer is compared as text
 # A shared object whose own names are its own, with a `main`, and nothing left undefined.
 SHARED_OBJECT = (
@@ -76,7 +75,7 @@ def _program_in(
     for texts in (marked, unmarked):
         programs = list(filter(has_main, texts))
         if programs:
-            return _last_whole(programs)
+            return _last_program(programs)
     if marked:
         return marked[-1]
     before = _before_fence(text)
@@ -87,20 +86,18 @@ def _program_in(
     return fences.closed[-1].text if fences.closed else answer
 
 
-def _last_whole(programs: Sequence[str]) -> str:
-    """Return the last program that is no excerpt of an earlier one; of very many, of the last.
+def _last_program(programs: Sequence[str]) -> str:
+    """Return the last program that is no excerpt of an earlier one.
 
     An excerpt repeats lines of a program and stops before its end, or lacks its `#include`.
     """
-    programs = programs[-_MOST_BLOCKS:]
-    lines = [Lines(program, comment="//") for program in programs]
-    whole = []
-    for index, program in enumerate(programs):
-        excerpts = [lines[index].in_other(earlier) for earlier in lines[:index]]
-        includes = _INCLUDE.search(program) is not None
-        if all(e is None or (includes and not e.goes_on) for e in excerpts):
-            whole.append(program)
-    return whole[-1]  # the first one is no excerpt
+    lines = {program: Lines(program, comment="//") for program in programs[-MOST_BLOCKS:]}
+
+    def is_part(program: str, earlier: str) -> bool:
+        excerpt = lines[program].in_other(lines[earlier])
+        return excerpt is not None and (excerpt.goes_on or not _INCLUDE.search(program))
+
+    return last_whole(programs, is_part)
 
 
 def _tagged(text: str) -> str:

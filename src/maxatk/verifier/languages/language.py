@@ -51,8 +51,8 @@ class Language:
 
     `title` and `fence` are its names in prompts and on the block that they ask for, `marks` matches
     all that a fence may say. `seven` is a program that prints 7, by which `maxatk doctor` tries the
-    language. `calls` says that tests may call functions of a program. Without a
-    `compiler` the interpreter of the sandbox runs the source.
+    language. `calls` says that tests may call functions of a program. Without a `compiler` the
+    interpreter of the sandbox runs the source.
     """
 
     name: str

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from maxatk.verifier.excerpts import Excerpt, Lines
+from maxatk.verifier.excerpts import MOST_BLOCKS, Excerpt, Lines, last_whole
 from maxatk.verifier.fences import (
     FILE,
     LONGEST,
@@ -30,7 +30,6 @@ _READS = re.compile(r"\binput\s*\(|\bstdin\b(?!\s*=(?!=))|\b(?:open|os\.read)\s*
 _HAS_INPUT = re.compile(r"\bstdin\s*=\s*(?:io\.)?StringIO\s*\(\s*(?!sys\b|stdin\b|os\b|open\b)")
 _WRITES = re.compile(r"\bprint\b|write|\bstdout\b")
 _BEHIND_LINE = re.compile(r"(?<=\n)")
-_MOST_BLOCKS = 32  # the last ones, among which helpers are looked for
 _LONGEST = 1 << 16  # characters: what is longer is compared as text
 
 
@@ -102,7 +101,7 @@ def _defining_block(answer: _Answer) -> str | None:
         stops_inside = excerpt is not None and excerpt.stops_inside
         return stops_inside or blocks.lacks(text, earlier)
 
-    return blocks.with_helpers(_last_whole(with_definition or complete or matching, is_part))
+    return blocks.with_helpers(last_whole(with_definition or complete or matching, is_part))
 
 
 def _reading_block(answer: _Answer) -> str | None:
@@ -127,21 +126,21 @@ def _reading_block(answer: _Answer) -> str | None:
     def is_part(text: str, earlier: str) -> bool:
         return blocks.is_small_excerpt(text, earlier) or blocks.lacks(text, earlier)
 
-    return programs[_last_whole(running or list(programs), is_part)]
+    return programs[last_whole(running or list(programs), is_part)]
 
 
 def _python_block(answer: _Answer) -> str | None:
     """Return the last block that is marked as Python."""
     texts = answer.in_python
-    return _last_whole(texts, _Blocks(texts).is_small_excerpt) if texts else None
+    return last_whole(texts, _Blocks(texts).is_small_excerpt) if texts else None
 
 
 def _unmarked_block(answer: _Answer) -> str | None:
     """Return the last block without a language, a program where no name says what it defines."""
-    texts = answer.unmarked[-_MOST_BLOCKS:]
+    texts = answer.unmarked[-MOST_BLOCKS:]
     if answer.defining is None:
         texts = list(filter(is_program, texts))
-    return _last_whole(texts, _Blocks(texts).is_small_excerpt) if texts else None
+    return last_whole(texts, _Blocks(texts).is_small_excerpt) if texts else None
 
 
 def _unclosed_block(answer: _Answer) -> str | None:
@@ -160,7 +159,7 @@ def _other_block(answer: _Answer) -> str | None:
     """Return the last block of any language, rather a program than what it prints."""
     if not answer.blocks:
         return None
-    texts = [block.text for block in answer.blocks[-_MOST_BLOCKS:]]
+    texts = [block.text for block in answer.blocks[-MOST_BLOCKS:]]
     return next(filter(is_program, reversed(texts)), texts[-1])
 
 
@@ -191,17 +190,6 @@ def normal_form(program: str) -> str:
 
 def _only_assigns(text: str, defining: re.Pattern[str]) -> bool:
     return all(match[0].endswith("=") for match in defining.finditer(text))
-
-
-def _last_whole(texts: Sequence[str], is_part: Callable[[str, str], bool]) -> str:
-    """Return the last text that is no part of an earlier one; of very many, of the last ones."""
-    texts = texts[-_MOST_BLOCKS:]
-    whole = [
-        text
-        for index, text in enumerate(texts)
-        if not any(is_part(text, earlier) for earlier in texts[:index])
-    ]
-    return whole[-1]  # the first one is no part
 
 
 def _reads(program: str) -> bool:
@@ -271,7 +259,7 @@ class _Blocks:
     """The blocks of an answer, the last ones, and how they hang together."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = texts[-_MOST_BLOCKS:]
+        self.texts = texts[-MOST_BLOCKS:]
         self._names: dict[str, _Names] = {}
         for text in self.texts:
             names = _names(text)
