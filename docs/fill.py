@@ -2,10 +2,10 @@
 
     python docs/fill.py [runs/study] [--tables FOLDER]
 
-Draws docs/weighting.svg, copies results.json and the SVG figures of every finished study to
-docs/study/NAME, and writes there the tables to which a page links. With --tables every table of
-every study goes to FOLDER/NAME too, as Markdown, CSV and LaTeX. Every place of a page that is
-marked like this is filled from the results:
+Draws docs/weighting.svg, copies results.json, problems.csv and the SVG figures of every finished
+study to docs/study/NAME, and writes there the tables to which a page links. With --tables every
+table of every study goes to FOLDER/NAME too, as Markdown, CSV and LaTeX. Every place of a page that
+is marked like this is filled from the results:
 
     <!-- study: table2/scores -->
     <!-- end of study -->
@@ -51,6 +51,7 @@ from maxatk.statistics.intervals import FloatArray, Interval, student_mean
 from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds_and_problems
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_tables, write_tables
+from maxatk.studies.problem_values import PROBLEM_VALUES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"
@@ -280,13 +281,13 @@ def draw_weighting() -> None:
 
 
 def copy(runs: Path) -> None:
-    """Copy results and figures of the finished studies below `runs`."""
+    """Copy results, values of every problem and figures of the finished studies below `runs`."""
     for results in sorted(runs.glob("*/results.json")):
-        target = DOCS / results.parent.name
+        study = results.parent
+        target = DOCS / study.name
         target.mkdir(parents=True, exist_ok=True)
-        shutil.copy(results, target)
-        for figure in results.parent.glob("figures/*.svg"):
-            shutil.copy(figure, target)
+        for file in (results, study / PROBLEM_VALUES, *study.glob("figures/*.svg")):
+            shutil.copy(file, target)
         print(f"{target.relative_to(ROOT)}: copied")
 
 

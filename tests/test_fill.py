@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from scipy import stats
@@ -161,6 +162,34 @@ def test_committed_studies_are_those_of_their_recipes(fill, name):
     assert list(study.seeds) == recipe.seeds
     assert study.title == recipe.title
     assert {run.name for run in study.comparison.runs} == {model.name for model in recipe.variants}
+
+
+VALUED = [name for name in STUDIES if (ROOT / "docs" / "study" / name / "problems.csv").exists()]
+SHOWN = 6e-6  # the values of problems are rounded to six digits
+
+
+@pytest.mark.parametrize("name", VALUED)
+def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, name):
+    study = fill.load(name)
+    table = pd.read_csv(fill.DOCS / name / "problems.csv")
+    in_order = table[table.metric == "max@k"].sort_values(["seed", "problem"])
+    of_model = {model: rows.reset_index() for model, rows in in_order.groupby("model")}
+    assert set(of_model) == set(study.models)
+    for model, rows in of_model.items():
+        for k, cell in study.models[model]["metrics"]["max@k"].items():
+            assert rows[k].mean() == pytest.approx(cell["mean"], abs=SHOWN), (model, k)
+    tests = [test for test in (*study.differences, *study.pairs) if test.measure.metric == "max@k"]
+    assert len(tests) > 8
+    for test in tests:
+        first, second = of_model[test.first], of_model[test.second]
+        assert list(first.problem) == list(second.problem)
+        k = str(test.measure.k)
+        differences = (first[k] - second[k]).groupby(first.seed).mean()
+        if len(study.seeds) < 3:  # then it speaks of other problems
+            differences = first[k] - second[k]
+        interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+        computed = (differences.mean(), *interval)
+        assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
 
 
 def interval_over_seeds(fill, name, first, second, k):

@@ -2,12 +2,15 @@
 
 import json
 
+import pandas as pd
 import pytest
+from scipy import stats
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import TRAIN_RECORD, read_json, write_json
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_tables
+from maxatk.studies.problem_values import PROBLEM_VALUES
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
 from maxatk.studies.write import PAGE, write_study
@@ -51,13 +54,41 @@ def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp
     out = tmp_path / "out"
     tables = {f"tables/{n}.{s}" for n in study_tables(study) for s in ("md", "csv", "tex")}
     figures = {f"figures/{name}.{s}" for name in ("metric", "entropy") for s in ("svg", "pdf")}
-    assert files_below(out) == {RESULTS, PAGE, *tables, *figures}
+    assert files_below(out) == {RESULTS, PROBLEM_VALUES, PAGE, *tables, *figures}
     written = read_json(out / RESULTS)
     assert written == json.loads(json.dumps(study.to_json()))
     assert study_tables(Study.from_json(written)) == study_tables(study)
     assert study.over == ("seeds" if len(seeds) >= 3 else "problems")
     assert recipe.title in (out / PAGE).read_text(encoding="utf-8")
     assert (out / "figures" / "entropy.svg").read_text().count("<svg") == 1
+
+
+def test_the_values_of_every_problem_give_the_means_and_tests_again(finished, tmp_path):
+    recipe = finished([1, 2, 3])
+    study = write_study(recipe, places(recipe))
+    table = pd.read_csv(tmp_path / "out" / PROBLEM_VALUES)
+    assert len(table) == len(CHANCES) * 3 * 6 * 2  # models, seeds, problems, metrics
+    by_model = table[table.metric == "max@k"].set_index(["seed", "problem"]).groupby("model")
+    values = {model: rows["16"] for model, rows in by_model}
+    for name, column in values.items():
+        mean = study.comparison.run(name).metric("max@k", 16).mean
+        assert column.mean() == pytest.approx(mean, abs=1e-5)
+    (test,) = [test for test in study.pairs if test.measure.k == 16]
+    by_seed = (values[test.first] - values[test.second]).groupby("seed").mean()
+    assert test.difference == pytest.approx(by_seed.mean(), abs=1e-5)
+    assert test.p == pytest.approx(stats.ttest_1samp(by_seed, 0).pvalue, rel=1e-3)
+
+
+def test_a_problem_with_too_few_samples_has_no_value(finished, tmp_path):
+    recipe = finished([1])
+    (base, *_) = places(recipe)
+    results = read_json(base.evaluation / RESULTS)
+    results["per_problem"]["max@k"]["16"][0] = None
+    write_json(base.evaluation / RESULTS, results)
+    write_study(recipe, places(recipe))
+    table = pd.read_csv(tmp_path / "out" / PROBLEM_VALUES)
+    missing = table[table["16"].isna()]
+    assert missing[["model", "problem", "metric"]].values.tolist() == [["base", "1-0", "max@k"]]
 
 
 def test_the_models_of_a_study_have_a_folder_a_seed_and_the_base_no_training(finished):

@@ -1,4 +1,4 @@
-"""What a finished study leaves: results.json, tables, figures and one page with its conclusion."""
+"""What a finished study leaves: its results, tables, figures and one page with its conclusion."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import write_tables
 from maxatk.studies.front import Beyond, Front, front_of
 from maxatk.studies.front_figure import front_figure
+from maxatk.studies.problem_values import write_problem_values
 from maxatk.studies.recipe import StudyRecipe
 from maxatk.studies.schedule import Place
 
@@ -38,6 +39,7 @@ def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
     pairs = recipe.paired_names()
     study = build_study(places, comparison, title=recipe.title, pairs=pairs, front=front)
     write_tables(study, out / "tables")
+    write_problem_values(comparison, study.seeds, out)
     write_json(out / RESULTS, study.to_json())
     shown = comparison if front is None else _at_their_best(comparison, front)
     for suffix in ("svg", "pdf"):
