@@ -20,7 +20,8 @@ from maxatk.evaluation.failures import FailureStore
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results
-from maxatk.evaluation.scoring import Scorer, scoring_thread
+from maxatk.evaluation.scoring import Scorer
+from maxatk.evaluation.scoring_thread import scoring_thread
 from maxatk.evaluation.shards import Shard, ShardPlan
 from maxatk.evaluation.siblings import SHARD, check_siblings
 from maxatk.evaluation.store import Key, Store, key_of
