@@ -14,7 +14,9 @@ from maxatk.errors import (
     MissingFileError,
 )
 from maxatk.evaluation.load import results_of_folder
+from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.evaluation.selection_gains import SCORIO_RULES, selection_gains
+from maxatk.jsonl import write_jsonl
 from maxatk.objectives import max_at_k
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
 from runs import scored, write_run, write_samples
@@ -106,6 +108,22 @@ def test_few_problems_have_the_interval_that_their_results_have(run):
     gain = selection_gains(run, ["judge"], ks=[1]).gains["truth"]
     metric = results_of_folder(run, ks=[1]).metrics["max@k"][1]
     assert (gain.low[0], gain.high[0]) == pytest.approx((metric.low, metric.high), abs=1e-6)
+
+
+def test_a_run_by_a_column_is_chosen_from_by_that_column(tmp_path):
+    judged = {"p": [(0.0, 3.0), (1.0, 2.0), (0.5, 1.0)], "q": [(1.0, 0.0), (0.0, 1.0), (0.0, 5.0)]}
+    rows = [
+        {"problem_id": p, "sample": i, "reward": reward, "judge": judge}
+        for p, pairs in judged.items()
+        for i, (reward, judge) in enumerate(pairs)
+    ]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    results = score_rewards(tmp_path / "s.jsonl", tmp_path / "run", column="judge")
+    gains = selection_gains(tmp_path / "run", ["judge"], ks=[1, 3]).gains
+    by_k = results.metrics["max@k"]
+    assert gains["truth"].mean == pytest.approx([by_k[1].mean, by_k[3].mean]) == [2.0, 4.0]
+    assert gains["judge"].mean == pytest.approx(gains["truth"].mean)
+    assert gains["random"].mean == pytest.approx([2.0, 2.0])
 
 
 def test_what_cannot_choose_is_refused_by_name(run, tmp_path):

@@ -34,6 +34,18 @@ def test_an_exported_table_scores_like_the_run_it_was(maxatk, run, tmp_path, for
     assert by_length.per_problem.values["max@k"][3] == (2, 2)
 
 
+def test_a_run_by_a_column_is_exported_with_that_column_as_its_reward(maxatk, run, tmp_path):
+    by_length = score_rewards(tmp_path / "s.jsonl", tmp_path / "length", column="length")
+    done = maxatk("export", "length", "--to", "jsonl", "--out", "table.jsonl")
+    assert done.returncode == 0, done.stderr
+    again = score_rewards(tmp_path / "table.jsonl", tmp_path / "again")
+    assert again.metrics["max@k"] == by_length.metrics["max@k"] != run.metrics["max@k"]
+    done = maxatk("export", "length", "--to", "human-eval", "--out", "h.jsonl")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "h.jsonl").read_text().splitlines()]
+    assert [row["passed"] for row in rows] == [False, True, True] * 2
+
+
 def test_the_lines_of_human_eval_continue_the_prompts(maxatk, run, tmp_path):
     problems = [Problem("a", "print(0", entry_point="f"), Problem("b", "x")]
     write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in problems))

@@ -14,6 +14,7 @@ import numpy as np
 from maxatk import errors
 from maxatk.check import existing_folder, needing
 from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import answer_of
 from maxatk.objectives import majority_at_k, max_at_k
@@ -63,7 +64,8 @@ def selection_gains(
 
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
     a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", the mean over 200 random
-    subsets. Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
+    subsets. The reward is the run's own: a column where that stands in for it in its results.
+    Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
 
     Raises MissingFileError without scores, InvalidValueError for a column that no sample has,
     scores that a rule does not take and a k above the samples, MissingDependencyError for scorio.
@@ -74,7 +76,7 @@ def selection_gains(
         raise errors.MissingFileError(
             f"{folder}: holds no {SCORES}; select needs a folder that eval or score has written"
         )
-    scores = read_records(folder / SCORES, Score)
+    scores = rewarded_scores(folder)
     samples = read_records(folder / SAMPLES, Sample) if (folder / SAMPLES).is_file() else {}
     scored = [(score, _criteria(score, samples.get(key))) for key, score in scores.items()]
     needed = [criterion for way in by for criterion in _criteria_of_way(way)]
