@@ -26,6 +26,7 @@ _METHOD = (
     f"{intervals.FEW_PROBLEMS} have a value"
 )
 _MOST_BINS = 128
+_SMALLEST_RANGE = 1e-3  # of a histogram: without one, values that are all 0 would have no width
 _MOST_REASONS = 20
 
 
@@ -291,10 +292,15 @@ def distribution_entropy(counts: Iterable[int]) -> float:
 
 
 def histogram(values: npt.ArrayLike) -> results.Histogram:
-    """Return the histogram of non-negative values, whose width, a power of two, others share."""
+    """Return the histogram of non-negative values; what rounding has put below 0 counts as 0.
+
+    The bins are as wide as the smallest power of two of which `_MOST_BINS` reach the largest value.
+    So the bins of any two histograms can be merged: those of one are a whole number of the other's.
+    """
     numbers = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
-    largest = float(numbers.max(initial=0.0))
-    # Bins of two histograms whose widths are powers of two can be merged (pooling.py).
-    width = 2.0 ** np.ceil(np.log2(max(largest, 1e-3) / _MOST_BINS))
-    counts = np.bincount((numbers / width).astype(np.int64))
-    return results.Histogram(width=float(width), counts=tuple(counts.tolist()))
+    largest = max(float(numbers.max(initial=0.0)), _SMALLEST_RANGE)
+    exponent = np.ceil(np.log2(largest / _MOST_BINS))
+    width = float(2.0**exponent)
+    bin_of_number = (numbers / width).astype(np.int64)
+    counts = np.bincount(bin_of_number)
+    return results.Histogram(width=width, counts=tuple(counts.tolist()))

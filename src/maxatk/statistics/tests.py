@@ -171,23 +171,36 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
 def _crossed_variance(crossed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the mean of differences (S, P, K), its variance and degrees of freedom: (K,) each.
 
-    A problem has a value in every seed, or NaN in all.
+    A problem has a value in every seed, or NaN in all. In the model d_sp = m + a_s + b_p + e_sp the
+    variance of the mean over S seeds and P problems is estimated by
+
+        v = v_problem + v_seed - v_rest, and at least max(v_problem, v_seed),
+
+    of v_problem = Var_p(d_.p) / P and v_seed = Var_s(d_s.) / S, which both contain the rest, and
+    v_rest = sum_sp (d_sp - d_s. - d_.p + m)^2 / ((S - 1) (P - 1)) / (S P), which is taken off once.
+    Satterthwaite's degrees of freedom are
+
+        v^2 / (v_problem^2 / (P - 1) + v_seed^2 / (S - 1) + v_rest^2 / ((S - 1) (P - 1))),
+
+    and at least those of the smaller side. The variance of fewer than two problems is NaN.
     """
     seeds = len(crossed)
-    of_problems = crossed.mean(axis=0)
+    of_problems = crossed.mean(axis=0)  # (P, K)
+    of_seeds = np.array([mean_and_error(of_seed)[0] for of_seed in crossed])  # (S, K)
     mean, problem_error, problems = mean_and_error(of_problems)
-    of_seeds = np.array([mean_and_error(of_seed)[0] for of_seed in crossed])
+    _, seed_error, _ = mean_and_error(of_seeds)
+    v_problem = problem_error**2
+    v_seed = seed_error**2
+
     residuals = crossed - of_problems - of_seeds[:, None] + mean
-    residual_df = (seeds - 1) * np.where(problems > 1, problems - 1, np.nan)
-    # The parts of the variance of the mean: each the mean square of its kind over S P. The means of
-    # problems and of seeds both contain the rest, which is taken off once.
-    by_problem = problem_error**2
-    by_seed = mean_and_error(of_seeds)[1] ** 2
-    by_rest = np.nansum(residuals**2, axis=(0, 1)) / residual_df / (seeds * problems)
-    variance = np.maximum(by_problem + by_seed - by_rest, np.maximum(by_problem, by_seed))
-    # Satterthwaite's degrees of freedom of such a sum, and no fewer than those of the smaller side.
-    squares = by_problem**2 / (problems - 1) + by_seed**2 / (seeds - 1) + by_rest**2 / residual_df
-    df = variance**2 / np.where(squares > 0, squares, np.nan)
+    seed_df = seeds - 1
+    problem_df = problems - 1
+    rest_df = seed_df * np.where(problem_df > 0, problem_df, np.nan)
+    v_rest = np.nansum(residuals**2, axis=(0, 1)) / rest_df / (seeds * problems)
+
+    variance = np.maximum(v_problem + v_seed - v_rest, np.maximum(v_problem, v_seed))
+    weights = v_problem**2 / problem_df + v_seed**2 / seed_df + v_rest**2 / rest_df
+    df = variance**2 / np.where(weights > 0, weights, np.nan)
     return mean, variance, np.fmax(df, np.minimum(seeds, problems) - 1)
 
 

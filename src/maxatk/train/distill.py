@@ -17,10 +17,11 @@ from trl import SFTConfig, SFTTrainer
 
 from maxatk.check import require, whole
 from maxatk.errors import DataError, MissingFileError
+from maxatk.evaluation.base import UnitProgress
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.recipe import EvalRecipe
-from maxatk.evaluation.run import UnitProgress, evaluate
+from maxatk.evaluation.run import evaluate
 from maxatk.evaluation.store import read_records
 from maxatk.exchange.export import Exported, sft_rows
 from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
