@@ -25,7 +25,7 @@ from maxatk.evaluation.results import Results
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.exchange import parse_mapping
-from maxatk.exchange.reading import LOG_ENDINGS, is_named_as_log
+from maxatk.exchange.recognition import LOG_ENDINGS, is_named_as_log
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.report.run_tables import KS, groups_table

@@ -18,7 +18,8 @@ from maxatk.evaluation.budgets import budget_columns
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.exchange import LogRow, log
-from maxatk.exchange.reading import is_named_as_log, open_log
+from maxatk.exchange.reading import open_log
+from maxatk.exchange.recognition import is_named_as_log
 from maxatk.folders import file_digest, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
