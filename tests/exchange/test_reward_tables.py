@@ -6,6 +6,7 @@ import itertools
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
@@ -142,6 +143,21 @@ def test_two_columns_of_one_name_are_refused_by_it(maxatk, tmp_path, name):
     done = maxatk("score", "--rewards", name, "--out", "run")
     assert (done.returncode, done.stderr.count("2 columns are named 'reward'")) == (2, 1)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_index_of_a_frame_is_a_column_without_a_name(tmp_path):
+    frame = pd.DataFrame({"problem_id": ["p", "p", "q"], "reward": [0.0, 1.0, 1.0]})
+    frame.to_csv(tmp_path / "s.csv")
+    assert (tmp_path / "s.csv").read_text().startswith(",problem_id,reward\n0,p,")
+    results = score_rewards(tmp_path / "s.csv", tmp_path / "run")
+    assert results.metrics["max@k"][1].mean == 0.75
+
+
+def test_samples_with_and_without_a_number_are_told_apart_in_the_message(tmp_path):
+    rows = [{"problem_id": "p", "sample": 1, "reward": 1}, {"problem_id": "p", "reward": 1}]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    with pytest.raises(DataError, match=r"occurs twice: number all samples of a problem, or none"):
+        read_rewards(tmp_path / "s.jsonl")
 
 
 def test_columns_without_a_name_may_be_several(tmp_path):

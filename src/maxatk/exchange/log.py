@@ -73,7 +73,7 @@ class LogFormat:
     title: str
     keys: Sequence[set[str]]
     convert: Callable[[RawRow, Mapping[str, str]], Sequence[LogRow]]
-    choice: str = ""
+    choice: str | None = None
     rows: Callable[[Path], Iterator[PlacedRow]] | None = None
     rollout_reward: str | None = None
     unique_rollouts: bool = False

@@ -29,8 +29,9 @@ def check_mapping(format_name: str, mapping: Mapping[str, str]) -> None:
         raise unknown_name("format", format_name, FORMATS)
     check_choice(mapping.get(CHOICE))
     allowed = [*log.MAPPED, CHOICE]
-    if FORMATS[format_name].choice:
-        allowed.append(FORMATS[format_name].choice)
+    choice = FORMATS[format_name].choice
+    if choice is not None:
+        allowed.append(choice)
     for field in mapping:
         if field not in allowed:
             raise unknown_name(f"map, for the format {format_name}", field, allowed)

@@ -141,7 +141,8 @@ class OpenLog:
         for number, (place, value) in enumerate(_counted(self.path, self.rows)):
             try:
                 row = row_of(value)
-                choices.add(str(row.get(self.format.choice)))
+                if self.format.choice is not None:
+                    choices.add(str(row.get(self.format.choice)))
                 converted += [RowAt(number, place, sample) for sample in self._samples_of(row)]
             except ValueError as error:
                 errors[number] = (place, str(error))
@@ -164,12 +165,15 @@ class OpenLog:
         for rows_of_rollout in rollouts_of(rows, unique=self.format.unique_rollouts):
             try:
                 sample = one_sample([at.row for at in rows_of_rollout], rule)
+                is_numbered = sample.sample is not None
                 if sample.sample is None:
                     sample.sample = counts[sample.problem_id]
                 counts[sample.problem_id] += 1
                 key = (sample.problem_id, sample.sample)
                 if key in samples:
-                    raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice")
+                    # Numbers are counted where there are none, and may be those of other samples.
+                    hint = "" if is_numbered else ": number all samples of a problem, or none"
+                    raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice{hint}")
                 samples[key] = sample
             except ValueError as error:
                 first = rows_of_rollout[0]
@@ -188,7 +192,7 @@ class OpenLog:
     def _why_none(self, choices: set[str]) -> str:
         """Say why a log without a bad row holds no sample."""
         field = self.format.choice
-        chosen = self.mapping.get(field)
+        chosen = None if field is None else self.mapping.get(field)
         if chosen is None or not choices or chosen in choices:
             return "holds no samples"
         return f"field {field!r}: no row has {chosen!r}; allowed: {', '.join(sorted(choices))}"
