@@ -101,7 +101,7 @@ def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
     by_votes = [np.mean([votes_by_hand(*problem, k) for problem in votes]) for k in (1, 3)]
     assert selection.gains["majority"].mean == pytest.approx(by_votes)
     assert selection.gains["random"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2] * 2)
-    assert (selection.problems, selection.left_out) == (2, 0)
+    assert (selection.problems, selection.left_out, selection.samples_left_out) == (2, 0, 1)
 
 
 def test_few_problems_have_the_interval_that_their_results_have(run):
@@ -204,3 +204,7 @@ def test_the_command_prints_every_way_of_choosing(maxatk, run):
     assert [line.split(",")[:2] for line in done.stdout.splitlines()] == [
         *(["by", "k"], ["truth", "2"], ["likelihood", "2"], ["majority", "2"], ["random", "2"])
     ]
+    assert done.stdout.splitlines()[0].endswith(",problems,problems_left_out,samples_left_out")
+    assert done.stdout.splitlines()[1].endswith(",2,0,1")
+    text = " ".join(maxatk("select", run, "--by", "likelihood").stdout.split())
+    assert "2 problems; left out without a reward or a score: samples 1, problems 0" in text

@@ -112,6 +112,8 @@ def _kind_of(command: Command) -> _Kind:
         kind = "one file"
     elif all(_OF_LM_EVAL.fullmatch(file.name) for file in _files(command)):
         kind = "tasks"
+    if command.by is not None and (command.budget is not None or kind in ("steps", "tasks")):
+        raise InvalidValueError("score: --by is for one file, without --budget")
     if command.budget is None:
         return kind
     if kind != "one file" or command.column is not None:
@@ -279,6 +281,10 @@ def _steps_of(files: Sequence[Path]) -> dict[int, Path]:
 def _score_rewards(command: Command, file: Path, out: Path) -> Results:
     if command.limit is not None or command.shard is not None or command.dry_run:
         raise InvalidValueError("score: --limit, --shard and --dry-run are for --samples")
+    if command.reward != BY_TESTS:
+        raise InvalidValueError(
+            "score: --reward is for --samples; the rewards of --rewards are taken as they are"
+        )
     if command.by is not None and command.problems is None:
         raise InvalidValueError("score: --by needs --problems, whose meta has the field")
     problems = None

@@ -33,6 +33,11 @@ def command(
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
     selection = selection_gains(run, by, ks=k or None)
+    counts = {
+        "problems": selection.problems,
+        "problems_left_out": selection.left_out,
+        "samples_left_out": selection.samples_left_out,
+    }
     rows = []
     lines: list[list[Cell | str]] = []
     for way, gain in selection.gains.items():
@@ -40,11 +45,14 @@ def command(
         for best_of, mean, low, high in zip(
             selection.ks, gain.mean, gain.low, gain.high, strict=True
         ):
-            rows.append({"by": way, "k": best_of, "mean": mean, "low": low, "high": high})
+            rows.append({"by": way, "k": best_of, "mean": mean, "low": low, "high": high, **counts})
             cells.append(Cell(share(mean), interval(low, high)))
         lines.append(cells)
     table = table_of_rows(["chosen by", *(f"of {best_of}" for best_of in selection.ks)], lines)
     title = f"95% intervals over {selection.problems} problems"
-    if selection.left_out:
-        title += f"; {selection.left_out} problems left out"
+    if selection.samples_left_out:
+        title += (
+            f"; left out without a reward or a score: samples {selection.samples_left_out:,}, "
+            f"problems {selection.left_out:,}"
+        )
     emit({"selection": Output(rows, table, title)}, format)

@@ -48,13 +48,15 @@ _Row: TypeAlias = tuple[float, Mapping[str, Any]]
 class SelectionGains:
     """What each way of choosing gains at every k, as means over problems: (K,) each.
 
-    "truth" is max@k itself, "random" the mean reward. `left_out` problems lack some score.
+    "truth" is max@k itself, "random" the mean reward, both of the samples that have every score.
+    `left_out` problems have no such sample, and `samples_left_out` of all problems are none.
     """
 
     ks: tuple[int, ...]
     gains: Mapping[str, Interval]
     problems: int
     left_out: int
+    samples_left_out: int
 
 
 def selection_gains(
@@ -103,6 +105,7 @@ def selection_gains(
         gains=gains,
         problems=len(rows_by_problem),
         left_out=len(problems) - len(rows_by_problem),
+        samples_left_out=len(scored) - sum(map(len, rows_by_problem.values())),
     )
 
 
