@@ -345,6 +345,23 @@ def test_a_folder_of_one_run_is_not_made_one_of_several_nor_the_other_way(maxatk
     assert "'several' holds a run for each of several files" in done.stderr
 
 
+def test_a_step_with_too_few_samples_for_a_k_is_named_and_so_is_what_intervals_are_over(
+    maxatk, tmp_path
+):
+    for step, samples in ((1, 4), (2, 2)):
+        rows = [
+            {"problem_id": f"p{p}", "reward": float(p == s)}
+            for p in range(3)
+            for s in range(samples)
+        ]
+        write_jsonl(tmp_path / f"steps/{step}.jsonl", rows)
+    refused = maxatk("score", "--rewards", "steps", "--out", "o", "--k", "4")
+    assert refused.returncode == 2
+    assert "steps/2.jsonl: k: must be an integer from 1 to the 2 samples" in refused.stderr
+    shown = maxatk("score", "--rewards", "steps", "--out", "o", "--k", "1")
+    assert "95% intervals over the problems of a step" in " ".join(shown.stdout.split())
+
+
 def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
     for name in ("a.csv", "b.csv"):
         write(tmp_path, ROWS, name)
