@@ -126,11 +126,32 @@ def test_a_run_by_a_column_is_chosen_from_by_that_column(tmp_path):
     assert gains["random"].mean == pytest.approx([2.0, 2.0])
 
 
+def test_equal_values_have_no_interval_in_the_table(maxatk, tmp_path):
+    scores = [
+        Score(p, i, 1.0, 0, 1, Outcome.SCORED, 0.0, columns={"judge": 0.5})
+        for p in ("p", "q")
+        for i in range(2)
+    ]
+    write_run(tmp_path / "run", scores)
+    done = maxatk("select", "run", "--by", "judge", "--k", 1)
+    assert (done.returncode, "[" in done.stdout) == (0, False), done.stderr
+    assert "1.000" in done.stdout
+    done = maxatk("select", "run", "--by", "judge", "--k", 1, "--format", "csv")
+    assert done.stdout.splitlines()[1] == "truth,1,1.0,,,2,0,0"
+
+
 def test_what_cannot_choose_is_refused_by_name(run, tmp_path):
     with pytest.raises(InvalidValueError, match=r"'likelyhood'.*did you mean 'likelihood'"):
         selection_gains(run, ["likelyhood"])
     with pytest.raises(InvalidValueError, match="from 1 to the 3 samples of a problem, got 4"):
         selection_gains(run, ["judge"], ks=[4])
+    budget = [
+        Score("p", s, 1.0, 0, 1, Outcome.SCORED, 0.0, columns={"turns=1": 1.0, "judge": 0.5})
+        for s in range(2)
+    ]
+    write_run(tmp_path / "budget", budget)
+    with pytest.raises(InvalidValueError, match="unknown value 'turns=1'; allowed: judge"):
+        selection_gains(tmp_path / "budget", ["turns=1"])
     (run / "samples.jsonl").unlink()
     with pytest.raises(InvalidValueError, match=r"'majority' needs what samples.jsonl of .*judge"):
         selection_gains(run, ["majority"])

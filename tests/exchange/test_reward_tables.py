@@ -151,6 +151,7 @@ def test_the_index_of_a_frame_is_a_column_without_a_name(tmp_path):
     assert (tmp_path / "s.csv").read_text().startswith(",problem_id,reward\n0,p,")
     results = score_rewards(tmp_path / "s.csv", tmp_path / "run")
     assert results.metrics["max@k"][1].mean == 0.75
+    assert set(results.metrics) == {"max@k", "pass@k"}  # the index is no score that chooses
 
 
 def test_samples_with_and_without_a_number_are_told_apart_in_the_message(tmp_path):

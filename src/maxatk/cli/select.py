@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit
+from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.selection_gains import selection_gains
 from maxatk.report.tables import Cell, interval, share, table_of_rows
 
@@ -42,9 +43,10 @@ def command(
     lines: list[list[Cell | str]] = []
     for way, gain in selection.gains.items():
         cells: list[Cell | str] = [way]
-        for best_of, mean, low, high in zip(
-            selection.ks, gain.mean, gain.low, gain.high, strict=True
-        ):
+        for column, best_of in enumerate(selection.ks):
+            mean = number_or_none(gain.mean[column])
+            low = number_or_none(gain.low[column])
+            high = number_or_none(gain.high[column])
             rows.append({"by": way, "k": best_of, "mean": mean, "low": low, "high": high, **counts})
             cells.append(Cell(share(mean), interval(low, high)))
         lines.append(cells)

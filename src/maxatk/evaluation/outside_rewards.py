@@ -143,7 +143,7 @@ def frame(
     2, 4, ..., and `threshold` is the reward from which a sample passes.
 
     Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row,
-    two columns of one name).
+    no reward, two columns of one name).
     """
     refuse_repeated(data.columns, "data")
     for field, column in (("problem", problem), ("reward", reward)):
@@ -161,6 +161,8 @@ def frame(
         sample.sample = counts[sample.problem_id]
         counts[sample.problem_id] += 1
         rows.append(sample)
+    if all(row.reward is None for row in rows):
+        raise DataError(f"data: column {reward!r} holds no rewards")
     source = {"frame": {"problem": problem, "reward": reward}}
     rewards = OutsideRewards(rows, sorted(counts, key=natural), source)
     return rewards.results(ks=more_ks, threshold=threshold)

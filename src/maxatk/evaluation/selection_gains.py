@@ -13,6 +13,7 @@ import numpy as np
 
 from maxatk import errors
 from maxatk.check import existing_folder, needing
+from maxatk.evaluation.budgets import is_budget
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.store import read_records
@@ -128,7 +129,9 @@ def _refuse_missing(needed: Sequence[str], present: Collection[str], folder: Pat
 
 def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
     """Return what a sample can be chosen by: numbers, and what it votes for as "majority"."""
-    criteria: dict[str, Any] = {**score.columns, _MAJORITY: score.program}
+    # The reward within a budget of turns is a reward, and no score that is known without one.
+    columns = {name: value for name, value in score.columns.items() if not is_budget(name)}
+    criteria: dict[str, Any] = {**columns, _MAJORITY: score.program}
     if sample is not None:
         criteria["likelihood"] = sample.logprob
         criteria["tokens"] = sample.tokens
