@@ -39,7 +39,11 @@ def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
     assert ".008" in text.stdout
     markdown = maxatk("compare", "poor", "good", "--format", "md", "--table", "scores")
     assert "| good | **1.000\\*** (0 problems below 1) |" in markdown.stdout
-    assert r"\textbf{1.000}$^{*}$" in maxatk("compare", "poor", "good", "--format", "latex").stdout
+    about = "95% intervals over problems; \\* above all others, adjusted p at most 0.05\n"
+    assert markdown.stdout.endswith(f"|\n\n{about}")
+    latex = maxatk("compare", "poor", "good", "--format", "latex").stdout
+    assert r"\textbf{1.000}$^{*}$" in latex
+    assert "\n% 95% intervals over problems; * above all others" in latex
     differences = maxatk("compare", "poor", "good", "--format", "csv", "--table", "differences")
     names = differences.stdout.splitlines()[0].split(",")
     assert len(names) == len(set(names))

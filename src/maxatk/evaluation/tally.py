@@ -68,6 +68,7 @@ def build_results(
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
         correct=tuple((rewards >= threshold).sum(axis=1).tolist()),
+        zeroed=scores.zeroed(problem_ids),
         distinct=None if samples is None else texts.distinct(problem_ids),
         programs=programs,
         program_entropy=program_entropies,
@@ -153,7 +154,6 @@ class ScoreTally:
         self._problems: dict[str, _Scores] = defaultdict(_Scores)
         self._outcomes = Counter[str]()
         self._unscored = 0
-        self._zeroed = 0
         self._reasons = Counter[str]()  # why a sample lacks a reward, or has a 0 in its place
         for score in scores:
             self.add(score)
@@ -161,10 +161,11 @@ class ScoreTally:
     def add(self, score: Score) -> None:
         """Count one score; raises DataError if that sample has one."""
         reward = self.reward_of(score)
-        self._problems[score.problem_id].add(score, np.nan if reward is None else reward)
+        of_problem = self._problems[score.problem_id]
+        of_problem.add(score, np.nan if reward is None else reward)
+        of_problem.zeroed += score.error is not None and reward is not None
         self._outcomes[score.outcome.value] += 1
         self._unscored += reward is None
-        self._zeroed += score.error is not None and reward is not None
         if score.error:
             self._reasons[score.error] += 1
         elif reward is None and score.reward is not None:
@@ -198,6 +199,10 @@ class ScoreTally:
             raise unknown_name("column", self.column, names)
         columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
         return _padded(columns), np.array([len(column) for column in columns], dtype=np.int64)
+
+    def zeroed(self, problem_ids: Sequence[str]) -> tuple[int, ...]:
+        """Return how many samples of every problem have a 0 because their reward failed."""
+        return tuple(self._problems[problem_id].zeroed for problem_id in problem_ids)
 
     def values_of(self, problem_ids: Sequence[str], name: str) -> FloatArray:
         """Return a further column, (P, n), NaN where a score lacks it."""
@@ -237,7 +242,7 @@ class ScoreTally:
             samples=self._outcomes.total(),
             unscored=self._unscored,
             outcomes=dict(sorted(self._outcomes.items())),
-            zeroed=self._zeroed,
+            zeroed=sum(problem.zeroed for problem in self._problems.values()),
             reasons=dict(self._reasons.most_common(_MOST_REASONS)),
         )
 
@@ -251,6 +256,7 @@ class _Scores:
 
     def __init__(self) -> None:
         self.rewards = array("d")
+        self.zeroed = 0  # samples with a 0 because their reward failed
         self.programs = array("q")  # hashes
         self.knows_programs = True
         self.further: dict[str, array[float]] = {}
