@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from maxatk.evaluation.folder import SAMPLES, run_files
-from maxatk.evaluation.load import load_results, rewarded_scores
+from maxatk.evaluation.load import load_results, passing_reward, rewarded_scores
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
 from maxatk.exchange import export
@@ -56,7 +56,9 @@ def command(
     if to == "hub":
         _write_hub(run, rows, out)
     else:
-        print(f"{to}: {export.export(rows, out, to=to, name=run.name, k=k, draws=draws)}")
+        threshold = passing_reward(run)
+        file = export.export(rows, out, to=to, name=run.name, threshold=threshold, k=k, draws=draws)
+        print(f"{to}: {file}")
 
 
 def _write_hub(run: Path, rows: list[export.Exported], out: Path) -> None:

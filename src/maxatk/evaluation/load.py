@@ -10,7 +10,7 @@ from typing import Any
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.outside_rewards import is_rewards, read_rewards
-from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.results import CEILING, Results, read_results
 from maxatk.evaluation.store import Key, read_records
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
@@ -152,6 +152,12 @@ def reward_column(folder: str | Path) -> str | None:
     """Return the column that stands in for the reward in a run's results; None for none."""
     path = Path(folder) / RESULTS
     return read_results(path).column if path.is_file() else None
+
+
+def passing_reward(folder: str | Path) -> float:
+    """Return the reward from which a sample of a run passes: that of its results, else 1."""
+    path = Path(folder) / RESULTS
+    return read_results(path).passes_from if path.is_file() else CEILING
 
 
 def _counted(folder: Path, column: str | None) -> ScoreTally:
