@@ -22,6 +22,7 @@ from maxatk import METHODS, advantages
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import results_of_folder
 from maxatk.evaluation.failures import FailedTest
+from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
@@ -461,6 +462,19 @@ def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
     )
     rows = rows_of(Answers(runs_in({"run": tmp_path})).groups({"run": "0", "step": "0"}))
     assert [(row[0], row[-1]) for row in rows] == [("same", "none"), ("two", "yes")]
+
+
+def test_a_run_by_a_column_shows_that_column_for_its_rewards(tmp_path):
+    rows = [
+        {"problem_id": "p", "sample": n, "reward": 0.0, "judge": judge}
+        for n, judge in enumerate([0.25, 1.0])
+    ]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    score_rewards(tmp_path / "s.jsonl", tmp_path / "run", column="judge")
+    watched = WatchedEvaluation(tmp_path / "run")
+    assert watched.groups == {0: {"p": [0.25, 1.0]}}
+    assert [sample["reward"] for sample in watched.group(0, 0)["samples"]] == [0.25, 1.0]
+    assert watched.results.metrics["max@k"][2].mean == 1.0
 
 
 def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):

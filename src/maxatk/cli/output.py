@@ -68,7 +68,10 @@ def emit(
     else:
         # A command that tells people in words alone has no table of them: its rows are one.
         listed = for_people or [shown(output.rows) for output in outputs]
-        print("\n".join(format_table(output.table, output_format) for output in listed), end="")
+        texts = [
+            format_table(output.table, output_format, caption=output.title) for output in listed
+        ]
+        print("\n".join(texts), end="")
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
@@ -153,7 +156,8 @@ def _by_field(loaded: Mapping[str, Results], by: str, ks: Sequence[int]) -> Outp
             rows += metric_rows(part, ks, {"model": name, "field": by, "value": value})
             heading = f"{value} ({len(part.ids)})"
             parts[f"{name} {heading}" if len(loaded) > 1 else heading] = part
-    return Output(rows, groups_table(parts, heading=f"{by} (problems)", ks=ks or KS))
+    note = f"95% intervals over the problems of a {by}"
+    return Output(rows, groups_table(parts, heading=f"{by} (problems)", ks=ks or KS), note)
 
 
 def _sample_row(name: str, result: Results) -> TidyRow:

@@ -15,8 +15,8 @@ import numpy as np
 from maxatk.errors import DataError
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
+from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.store import Key, key_of, read_records
-from maxatk.evaluation.tally import ScoreTally
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Sample, Score
 from maxatk.report.comparison import Comparison, Run
@@ -112,10 +112,8 @@ def _prompt(row: Mapping[str, Any]) -> tuple[str, str]:
 def _run_by_problem(run: Run, folder: Path, count: int) -> dict[str, RunOfProblem]:
     """Return what is shown of one run, with `count` samples of every problem."""
     scores: dict[str, list[Score]] = defaultdict(list)
-    tally = ScoreTally(column=run.results.column)
-    for score in read_records(folder / SCORES, Score).values():
-        rewarded = dataclasses.replace(score, reward=tally.reward_of(score))
-        scores[score.problem_id].append(rewarded)
+    for score in rewarded_scores(folder, column=run.results.column).values():
+        scores[score.problem_id].append(score)
     failures: Mapping[Key, FailedTest] = {}
     if (folder / FAILURES).is_file():
         failures = read_records(folder / FAILURES, FailedTest)

@@ -22,8 +22,9 @@ from maxatk.evaluation.folder import (
 )
 from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results
-from maxatk.evaluation.tally import build_results
+from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
+from maxatk.records import Score
 from maxatk.training.group_log import prompt_key
 from maxatk.view.readable import LONGEST_LINE, cleaned_group, row_of
 
@@ -37,6 +38,7 @@ class WatchedEvaluation:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._version = ""
+        self._column: str | None = None  # that stands in for the reward
         self.results: Results | None = None
         self.groups: dict[int, dict[str, list[float | None]]] = {0: {}}
         self.refresh()
@@ -55,6 +57,7 @@ class WatchedEvaluation:
 
     def _read(self) -> None:
         scores = scores_of_folder(self._folder)
+        self._column = scores.column
         rewards, counts = scores.rewards(scores.problem_ids)  # NaN where there is none
         by_problem: dict[str, list[float | None]] = {}
         for problem_id, row, count in zip(
@@ -94,11 +97,12 @@ class WatchedEvaluation:
         failures = {row.get("sample"): row for row in self._rows_of(FAILURES, problem_id)}
         prompts = [row.get("prompt") for row in self._rows_of(PROMPTS, problem_id)]
         samples = []
+        tally = ScoreTally(column=self._column)
         for score in self._rows_of(SCORES, problem_id):
             sample = texts.get(score.get("sample"), {})  # none where `score` read a file
             samples.append(
                 {
-                    "reward": score.get("reward"),
+                    "reward": tally.reward_of(Score.from_json(score)),
                     "outcome": score.get("outcome"),
                     "passed": score.get("passed"),
                     "tests": score.get("total"),
