@@ -53,6 +53,14 @@ class Layout:
             return flat if flat.ndim == 2 else flat.reshape(len(self.sizes), self.width)
         return np.where(self.places < 0, np.nan, flat[self.places])
 
+    def rewards(self, values: Any) -> FloatArray:
+        """Return rewards in the form of those of this layout as rows (P, n)."""
+        return self.rows("rewards", values)
+
+    def sums(self, field: str, values: Any) -> FloatArray:
+        """Return a column that is summed over the rows of a sample, of which it has one here."""
+        return self.rows(field, values)
+
     def codes(self, field: str, values: Any, *, missing: bool = True) -> npt.NDArray[np.intp]:
         """Return a column of hashable values as rows (P, n) of small integers, one a value.
 
