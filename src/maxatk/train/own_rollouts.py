@@ -12,10 +12,12 @@ from transformers import GenerationConfig, PretrainedConfig, ProcessorMixin
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
-from maxatk.sampling.decoding import Decoder, is_plain, shares, supports
+from maxatk.sampling.decoder import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loop import Loop, Work
+from maxatk.sampling.prompt_states import shares
 from maxatk.sampling.settings import SamplingSettings
+from maxatk.sampling.supported import is_plain, supports
 
 # What `generation_kwargs` may change for the loop.
 _FOLLOWED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
