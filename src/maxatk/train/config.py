@@ -207,8 +207,19 @@ def check_model(config: Any, model: Any, name: str | None) -> None:
     """Refuse a model, by its config, that some settings do not go with; `name` is its folder."""
     if config.share_prompts:
         refuse_unshareable(model)
+    if config.skip_zero_advantages:
+        allowed = "False with a model whose router has an auxiliary loss, which all samples have"
+        require(not _has_auxiliary_loss(config, model), "skip_zero_advantages", allowed, True)
     if config.rollouts == "own":
         own_rollouts.refuse_config(config, model, name)
+
+
+def _has_auxiliary_loss(config: Any, model: Any) -> bool:
+    """Return whether TRL adds the loss of a router to that of the policy."""
+    text = model.get_text_config()
+    of_model = getattr(text, "router_aux_loss_coef", 0.0)
+    coefficient = of_model if config.router_aux_loss_coef is None else config.router_aux_loss_coef
+    return hasattr(text, "output_router_logits") and coefficient != 0.0
 
 
 def check_prompts(config: Any, count: int, *, called: str) -> None:

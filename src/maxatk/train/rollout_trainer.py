@@ -12,22 +12,16 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
-from maxatk.check import require
 from maxatk.conversations import completion_text, transcript
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.errors import InvalidValueError
 from maxatk.functions import load_function
 from maxatk.rewards import Reward
 from maxatk.train import own_rollouts
+from maxatk.train.arguments import place_of_selection
 from maxatk.train.clock import Clock
 from maxatk.train.cut_messages import closing_tokens
 from maxatk.train.rollout_batch import RolloutBatch, Scored, refuse_best_of
-from maxatk.train.signal_groups import (
-    marking_part,
-    more_prompts,
-    moves,
-    put_rows,
-    refuse_irreplaceable,
-)
+from maxatk.train.signal_groups import Draw, marking_part, more_prompts
 from maxatk.train.verdicts import tests_of
 from maxatk.training import Learner
 from maxatk.verifier import CodeReward, quick_turns
@@ -49,7 +43,9 @@ class RolloutTrainer(GRPOTrainer):
         self._own = own_rollouts.own_settings(self)
         self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
         refuse_best_of(self.reward_funcs)
-        self._selecting = self._selecting_function()
+        self._selecting = place_of_selection(self.args.selection, self.reward_func_names)
+        if self._selecting is not None:
+            self.reward_weights[self._selecting] = 0.0  # also in what TRL logs as the reward
         self._marking = marking_part(
             self.args.groups_with_signal, self.reward_funcs, self.reward_func_names
         )
@@ -58,25 +54,9 @@ class RolloutTrainer(GRPOTrainer):
             self._answer = load_function(self.args.answers, field="answers")
         self._early = self._early_rewards()
         self._starts: list[Callable[..., None]] = []  # of `_early`; empty outside of `_draw`
-        if self.args.groups_with_signal:
-            refuse_irreplaceable(self.train_dataset, self.environment_factories)
         self._conversations: tuple[Any, Any] = ([], [])  # messages and tokens, while tools answer
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
-
-    def _selecting_function(self) -> int | None:
-        """Return the place of the reward function that selects, and take its weight from it."""
-        name = self.args.selection
-        if name is None:
-            return None
-        names = list(self.reward_func_names)
-        if name not in names:
-            raise unknown_name("selection", name, names)
-        allowed = "one of several reward functions, whose others are the reward"
-        require(len(names) > 1, "selection", allowed, name)
-        place = names.index(name)
-        self.reward_weights[place] = 0.0  # also in what TRL logs as the reward
-        return place
 
     def _early_rewards(self) -> list[CodeReward]:
         """Return the rewards by tests that may verify a completion as soon as it has ended."""
@@ -183,45 +163,36 @@ class RolloutTrainer(GRPOTrainer):
 
         `prompts` and `generated` are TRL's lists of this process, which are changed in place.
         """
-        process = self.accelerator.process_index
-        n = self.num_generations
-        local = (self._rows, prompts, generated)
-        kept, signal = self._score_draw(*local)  # signal is (processes, groups of each)
-        drawn = signal.size
-        drawn_with_signal = int(signal.sum())
+        kept = self._scored_draw(self._rows, prompts, generated)
+        drawn = kept.signal.size
+        drawn_with_signal = int(kept.signal.sum())
         most = drawn * self.args.max_prompt_draws
-        while not signal.all() and drawn < most:
-            lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
-            shape = (len(signal), min(lacking, (most - drawn) // len(signal)))
-            # The tokens are those of all processes so far, which a checkpoint has.
-            moment = self.args.seed, self.state.num_input_tokens_seen
-            places = more_prompts(len(self.train_dataset), shape, moment)[process]
-            rows = [self.train_dataset[int(place)] for place in places]
-            self._rows = [dict(row) for row in rows for _ in range(n)]
-            again = [row["prompt"] for row in self._rows]
-            fresh_local = (self._rows, again, super()._generate(again))
-            fresh, fresh_signal = self._score_draw(*fresh_local)
-            for owner, silent_group, new_group in moves(signal, fresh_signal):
-                signal[owner, silent_group] = True
-                if owner == process:
-                    put_rows(local, fresh_local, silent_group * n, new_group * n, n)
-                # What is scored holds the rows of all processes, one process after the other.
-                to = silent_group * n + owner * len(prompts)
-                source = new_group * n + owner * len(again)
-                for values in ("texts", "last_texts", "tests", "masked", "marks"):
-                    put_rows(getattr(kept, values), getattr(fresh, values), to, source, n)
-                kept.scores[to : to + n] = fresh.scores[source : source + n]
-            drawn += fresh_signal.size
-            drawn_with_signal += int(fresh_signal.sum())
+        while not kept.signal.all() and drawn < most:
+            fresh = self._draw_others(kept.signal, most=most - drawn)
+            drawn += fresh.signal.size
+            drawn_with_signal += int(fresh.signal.sum())
+            kept.take(fresh, process=self.accelerator.process_index)
         metrics = self._metrics["train"]
         metrics["prompts/drawn"].append(float(drawn))
         metrics["prompts/with_signal"].append(drawn_with_signal / drawn)
-        return kept
+        return kept.scored
 
-    def _score_draw(
-        self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
-    ) -> tuple[Scored, np.ndarray]:
-        """Return scores, and whether each group has a signal, (processes, groups)."""
+    def _draw_others(self, signal: np.ndarray, *, most: int) -> Draw:
+        """Draw groups of other prompts, `most` in all, as many in each process as one may lack."""
+        processes = len(signal)
+        lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
+        shape = (processes, min(lacking, most // processes))
+        # The tokens are those of all processes so far, which a checkpoint has.
+        moment = (self.args.seed, self.state.num_input_tokens_seen)
+        places_of_processes = more_prompts(len(self.train_dataset), shape, moment)
+        places = places_of_processes[self.accelerator.process_index]
+        rows = [self.train_dataset[int(place)] for place in places]
+        self._rows = [dict(row) for row in rows for _ in range(self.num_generations)]
+        prompts = [row["prompt"] for row in self._rows]
+        return self._scored_draw(self._rows, prompts, super()._generate(prompts))
+
+    def _scored_draw(self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
+        """Return what was drawn for rows of this process with the scores of all processes."""
         ids = generated[1]
         completions = generated[3]
         extra_fields = generated[5]  # of a rollout function, as TRL hands them on to rewards
@@ -232,7 +203,14 @@ class RolloutTrainer(GRPOTrainer):
         scored = self._score(rows, prompts, completions, ids)
         groups = self._batch_of(scored)
         signal = groups.have_signal(groups.advantages(self._learner.objective))
-        return scored, signal.reshape(self.accelerator.num_processes, -1)
+        return Draw(
+            rows=rows,
+            prompts=prompts,
+            generated=generated,
+            scored=scored,
+            signal=signal.reshape(self.accelerator.num_processes, -1),
+            group_size=groups.size,
+        )
 
     def _batch_of(self, scored: Scored) -> RolloutBatch:
         """Return the rollout batch of what the completions of all processes came to."""
