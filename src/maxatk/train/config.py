@@ -22,12 +22,18 @@ from maxatk.objectives.objective import Objective
 from maxatk.objectives.setting import setting_of
 from maxatk.train import own_rollouts
 from maxatk.train.option_conflicts import check_options
+from maxatk.train.ranges import check_cispo, check_generation, check_numbers
 from maxatk.train.shared_prompts import refuse_unshareable
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
 _COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
-_COUNTS_OR_NONE = ("steps_per_generation", "generation_batch_size", "num_generations_eval")
+_COUNTS_OR_NONE = (
+    "steps_per_generation",
+    "generation_batch_size",
+    "num_generations_eval",
+    "max_completion_length",
+)
 _NAMES = {
     "rollouts": ("auto", "own", "trl"),
     "behaviour": ("trainer", "sampler"),
@@ -39,6 +45,7 @@ _RATIOS_NEED = {
     "disable_dropout": (True,),
     "importance_sampling_level": ("token",),
     "off_policy_mask_threshold": (None,),
+    "neftune_noise_alpha": (None,),
 }
 # What makes a sampler's distribution the one whose probabilities the trainer has.
 UNTRUNCATED = {
@@ -171,8 +178,10 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
 
     @property
     def _needs_new_ratios(self) -> bool:
-        reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps
-        return bool(self.objective.needs_ratios and reused)
+        # As TRL asks it: a rollout batch may also begin in the middle of an optimizer step.
+        micro_batches = self.steps_per_generation * self.num_iterations
+        outlives_a_step = self.gradient_accumulation_steps % micro_batches != 0
+        return bool(self.objective.needs_ratios and outlives_a_step)
 
     @property
     def _holds_whole_groups(self) -> bool:
@@ -271,6 +280,9 @@ def require_settings(config: Any, needed: Mapping[str, Sequence[Any]], why: str)
 
 def _check_meaning(config: Any) -> None:
     """Refuse settings whose meaning the method, or what its ratios are taken to, would change."""
+    check_numbers(config)
+    check_generation(config)
+    check_cispo(config)
     why = "because the scale is part of the method: choose another one"
     require_settings(config, {"scale_rewards": ("group",)}, why)
     aggregation = {"multi_objective_aggregation": ("sum_then_normalize",)}
