@@ -11,7 +11,7 @@ from maxatk.objectives import METHODS, advantages, method_of
 from maxatk.train.batch import GROUP_ROW
 from oracles import subsets
 
-from .conftest import GROUP, text_reward
+from .conftest import GROUP, reward_with_gaps, text_reward
 from .expected import CLAMP, sequence_logps
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -76,6 +76,18 @@ def test_the_score_selects_and_is_not_rewarded(
     assert (want < 0).any()
     logged = next(row for row in trainer.state.log_history if "reward" in row)
     assert logged["reward"] == pytest.approx(np.mean(truth.given[-1]), abs=1e-5)
+
+
+def test_a_sample_that_is_selected_and_has_no_reward_is_not_logged_as_0(make_trainer, score):
+    truth = Recorded("truth", lambda text: reward_with_gaps([text])[0])
+    trainer = make_trainer([truth, score], selection="score", max_steps=1, logging_steps=1)
+    trainer.train()
+    known = [reward for reward in truth.given[-1] if reward is not None]
+    assert 0 < len(known) < len(truth.given[-1])
+    row = trainer.state.log_history[0]
+    assert row["reward"] == pytest.approx(np.mean(known))
+    assert row["reward_std"] == pytest.approx(np.std(known, ddof=1))
+    assert row["frac_without_reward"] == pytest.approx(1 - len(known) / len(truth.given[-1]))
 
 
 def test_answers_come_from_a_function_of_the_completion(make_trainer, truth):

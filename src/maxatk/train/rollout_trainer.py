@@ -139,7 +139,27 @@ class RolloutTrainer(GRPOTrainer):
     def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
         if self._scored is None:  # otherwise they are known from the search for a signal
             self._scored = self._score(*arguments)
-        return self._scored.scores
+        return self._without_scores_of_unrewarded(self._scored.scores)
+
+    def _without_scores_of_unrewarded(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return scores (rows, functions) for TRL, where a sample without a reward has none at all.
+
+        TRL would take the score that selects for its reward, and with its weight of 0 log a 0.
+        """
+        if self._selecting is None:
+            return scores
+        for_trl = scores.clone()
+        for_trl[self._are_unrewarded(scores), self._selecting] = torch.nan
+        return for_trl
+
+    def _rewarded(self, scores: torch.Tensor) -> list[int]:
+        """Return the places of the functions whose scores (rows, functions) are summed."""
+        return [place for place in range(scores.size(1)) if place != self._selecting]
+
+    def _are_unrewarded(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return whether no function that is rewarded gave a row anything, (rows,)."""
+        unrewarded: torch.Tensor = scores[:, self._rewarded(scores)].isnan().all(dim=1)
+        return unrewarded
 
     def _score(
         self, rows: list[Any], prompts: list[Any], completions: list[Any], ids: list[Any]
@@ -237,10 +257,10 @@ class RolloutTrainer(GRPOTrainer):
 
     def _weighted_sums(self, scores: torch.Tensor) -> np.ndarray:
         """Return the reward of every row, NaN where no function that is rewarded gave one."""
-        rewarded = [place for place in range(scores.size(1)) if place != self._selecting]
+        rewarded = self._rewarded(scores)
         weights = self.reward_weights[None].to(scores.device)[:, rewarded]
         sums = (scores[:, rewarded] * weights).nansum(dim=1)
-        sums[scores[:, rewarded].isnan().all(dim=1)] = torch.nan
+        sums[self._are_unrewarded(scores)] = torch.nan
         rewards: np.ndarray = sums.double().cpu().numpy()
         return rewards
 
