@@ -88,6 +88,11 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
             {"groups_with_signal": True},
             r"groups_with_signal: needs no images",
         ),
+        (
+            {"eval_dataset": Dataset.from_dict({"prompt": ["1"]})},
+            {"per_device_eval_batch_size": 6},
+            r"per_device_eval_batch_size: .* 6 completions, is a multiple of the 4 .*got 6",
+        ),
         ({"rollout_func": print}, {"rollouts": "own"}, r"rollout_func: must be None"),
         (
             {"peft_config": PromptTuningConfig(num_virtual_tokens=2)},
@@ -99,6 +104,15 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
 def test_an_argument_is_refused_before_the_weights(start, arguments, settings, message):
     with pytest.raises(InvalidValueError, match=message):
         start(arguments, **settings)
+
+
+def test_rewards_of_one_name_are_warned_of(start):
+    functions = [lambda completions, **_: [0.0] * len(completions) for _ in range(2)]
+    with (
+        pytest.raises(SafetensorError),
+        pytest.warns(UserWarning, match=r"reward_funcs: several are called '<lambda>'"),
+    ):
+        start({"reward_funcs": functions})
 
 
 def test_a_router_with_a_loss_of_its_own_is_refused_for_skipping(start, tmp_path):

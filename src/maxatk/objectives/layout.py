@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_floats, package_of
 
@@ -169,7 +168,9 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
         layout = Layout(rewards, values.shape)
     rows = layout.rows("rewards", values)
     allowed = "finite, or NaN for a sample that could not be scored"
-    require(not np.isinf(rows).any(), "rewards", allowed, np.inf)
+    infinite = rows[np.isinf(rows)]
+    if infinite.size:
+        raise InvalidValueError(f"rewards: must be {allowed}, got {infinite[0]}")
     return layout, rows
 
 

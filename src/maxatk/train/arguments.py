@@ -7,6 +7,7 @@ are not needed for is refused here, so that nobody waits for a model that cannot
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
     environments = arguments.get("environment_factory")
     dataset = arguments.get("train_dataset")
     _check_dataset(config, dataset, has_environment=bool(environments))
+    if arguments.get("eval_dataset") is not None:
+        _check_evaluation(config)
     functions = as_functions(arguments.get("reward_funcs"))
     refuse_best_of(functions)
     _check_weights(config.reward_weights, len(functions))
@@ -96,10 +99,29 @@ def _check_dataset(config: MaxAtKConfig, dataset: Any, *, has_environment: bool)
         check_prompts(config, len(dataset), called="train_dataset")
 
 
+def _check_evaluation(config: MaxAtKConfig) -> None:
+    """Refuse batches of an evaluation that split groups, which TRL does for one by steps alone."""
+    samples = config.num_generations_eval or config.num_generations
+    rows = config.per_device_eval_batch_size * config.world_size
+    allowed = (
+        f"so large that the batch of all {config.world_size} processes, {rows} completions, is a "
+        f"multiple of the {samples} samples of a prompt"
+    )
+    value = config.per_device_eval_batch_size
+    require(rows % samples == 0, "per_device_eval_batch_size", allowed, value)
+
+
 def _check_rewards(config: MaxAtKConfig, functions: Sequence[Any]) -> None:
     allowed = "a reward function, or several, unless an environment has get_reward"
     require(bool(functions), "reward_funcs", allowed, None)
     names = [_name_of(function) for function in functions]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        warnings.warn(
+            f"reward_funcs: several are called {twice[0]!r}, by which the log and the record know "
+            "them: they show a mean of them, or one of them; give each a name of its own",
+            stacklevel=5,
+        )
     place_of_selection(config.selection, names)
     refuse_unknown_part(config.groups_with_signal, functions, names)
 

@@ -20,6 +20,7 @@ from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
 from maxatk.train.config import UNTRUNCATED, WithObjective, require_settings
+from maxatk.train.ranges import check_numbers
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.training import Groups, Learner, ratio_values
 
@@ -67,6 +68,7 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
             why = f"with {method}, which needs whole groups in a micro-batch"
             require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
+        check_numbers(self)
 
 
 class MaxAtKRolloutLoop(_AsyncRolloutLoop):

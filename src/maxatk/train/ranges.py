@@ -44,9 +44,9 @@ _ONE_SAMPLE_A_ROW = {"do_sample": True, "num_beams": 1, "num_return_sequences": 
 
 
 def check_numbers(config: Any) -> None:
-    """Refuse numbers outside of their ranges."""
+    """Refuse numbers outside of their ranges, of those that the settings have."""
     for name, (allowed, holds) in RANGES.items():
-        value = getattr(config, name)
+        value = getattr(config, name, None)
         require(value is None or _is_in(value, holds), name, allowed, value)
 
 

@@ -167,6 +167,7 @@ class RolloutTrainer(GRPOTrainer):
         """Return what the rows of all processes came to, for the arguments of TRL's method."""
         with self._clock.measure("verification", self._mode_metrics):
             scores = super()._calculate_rewards(rows, prompts, completions, ids)
+        self._refuse_infinite(scores)
         ends = (*self._ends, self._tokenizer.pad_token_id)
         masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
         return Scored(
@@ -177,6 +178,16 @@ class RolloutTrainer(GRPOTrainer):
             masked=gather_object(masked),
             marks=None if self._marking is None else self._marking(scores),
         )
+
+    def _refuse_infinite(self, scores: torch.Tensor) -> None:
+        """Raise InvalidValueError that names a function whose reward no float32 of TRL holds."""
+        for name, column in zip(self.reward_func_names, scores.T, strict=True):
+            infinite = column[column.isinf()]
+            if len(infinite):
+                raise InvalidValueError(
+                    f"reward_funcs: {name} must return numbers that float32 holds, NaN or None; "
+                    f"got one that is {float(infinite[0])} there"
+                )
 
     def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
         """Put groups of other prompts where groups have no signal; all processes decide alike.
