@@ -3,8 +3,10 @@
 Every case has weights that cannot be loaded: whoever looks at an argument after them fails on them.
 """
 
+import functools
+
 import pytest
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from peft import PromptTuningConfig
 from safetensors import SafetensorError
 from transformers import AutoConfig
@@ -45,6 +47,19 @@ def test_weights_that_cannot_be_loaded_are_what_is_left_to_fail_on(start):
         start({"reward_funcs": [text_reward, other_reward]}, selection="other_reward")
 
 
+def test_functions_that_name_columns_of_the_data_set_are_taken(start):
+    answered = Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4})
+    for function in (of_answers, OfObjects(), functools.partial(of_answers, answer=[])):
+        with pytest.raises(SafetensorError):
+            start({"reward_funcs": function, "train_dataset": answered})
+    stream = IterableDataset.from_generator(lambda: ({"prompt": "1"} for _ in range(4)))
+    asked = Dataset.from_dict({"question": ["1"] * 4})
+    made = asked.with_transform(lambda rows: {"prompt": rows["question"], "answer": ["1"]})
+    for dataset in (stream, made):  # whose columns nobody knows
+        with pytest.raises(SafetensorError):
+            start({"reward_funcs": of_answers, "train_dataset": dataset})
+
+
 def test_every_record_of_another_tool_stays(start, tmp_path):
     (tmp_path / GROUPS).write_text('{"not": "ours"}\n')
     with pytest.raises(InvalidValueError, match=r"groups\.jsonl: is no record of a training"):
@@ -52,6 +67,19 @@ def test_every_record_of_another_tool_stays(start, tmp_path):
     assert (tmp_path / GROUPS).read_text() == '{"not": "ours"}\n'
     with pytest.raises(SafetensorError):
         start(log_groups=0)
+
+
+def without_columns(completions):
+    return [0.0] * len(completions)
+
+
+def of_answers(completions, answer, **_):
+    return [0.0] * len(completions)
+
+
+class OfObjects:
+    async def __call__(self, prompts, completions, *, answer, **_):
+        return [0.0] * len(completions)
 
 
 PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_reward)])
@@ -75,6 +103,26 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
         ({}, {"reward_weights": [1.0, 2.0]}, r"reward_weights: must be 1 finite numbers, .*2\.0"),
         ({}, {"reward_weights": [float("nan")]}, r"reward_weights: must be 1 finite .*\[nan\]"),
         ({"reward_funcs": best_of(text_reward, k=2)}, {}, r"reward_funcs: best_of_2_text_reward"),
+        ({"reward_funcs": (text_reward,)}, {}, r"reward_funcs: must be a function, .*got \(<func"),
+        (
+            {"reward_funcs": without_columns},
+            {},
+            r"reward_funcs: without_columns: got an unexpected .*'prompts'; .* \*\*columns",
+        ),
+        (
+            {"reward_funcs": [text_reward, of_answers]},
+            {},
+            r"reward_funcs: of_answers: missing .*'answer'; it is called with prompts, completions",
+        ),
+        (
+            {
+                "reward_funcs": of_answers,
+                "train_dataset": Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4}),
+            },
+            {"remove_unused_columns": True},
+            r"reward_funcs: of_answers: missing .*'answer'",
+        ),
+        ({"reward_funcs": OfObjects()}, {}, r"reward_funcs: OfObjects: missing .*'answer'"),
         ({"reward_funcs": None}, {}, r"reward_funcs: must be a reward function"),
         ({"train_dataset": None}, {}, r"train_dataset: must be a Dataset .*got None"),
         ({"train_dataset": [{"prompt": "1"}] * 4}, {}, r"train_dataset: must be a Dataset"),

@@ -17,9 +17,9 @@ from maxatk.errors import InvalidValueError
 from maxatk.functions import load_function
 from maxatk.rewards import Reward
 from maxatk.train import own_rollouts
-from maxatk.train.arguments import place_of_selection
 from maxatk.train.clock import Clock
 from maxatk.train.cut_messages import closing_tokens
+from maxatk.train.reward_arguments import place_of_selection
 from maxatk.train.rollout_batch import RolloutBatch, Scored, refuse_best_of
 from maxatk.train.signal_groups import Draw, marking_part, more_prompts
 from maxatk.train.verdicts import tests_of

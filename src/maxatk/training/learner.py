@@ -94,4 +94,5 @@ def _check_texts(groups: Groups, texts: Sequence[Sequence[str]]) -> None:
     require(len(texts) == prompts, "texts", f"a list of {prompts} groups", texts)
     for group in texts:
         allowed = f"1 to {groups.size} completions of each group"
-        require(1 <= len(group) <= groups.size, "texts", allowed, group)
+        is_group = not isinstance(group, str) and 1 <= len(group) <= groups.size
+        require(is_group, "texts", allowed, group)
