@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.objectives import Method, OrderWeights, method_of
 from maxatk.train import MaxAtKConfig, MaxAtKTrainer
-from maxatk.train.config import check_trl
+from maxatk.train.start_checks import check_trl
 from maxatk.training.group_log import GROUPS
 
 from .conftest import config

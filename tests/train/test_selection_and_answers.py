@@ -9,6 +9,7 @@ import pytest
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS, advantages, method_of
 from maxatk.train.batch import GROUP_ROW
+from maxatk.train.scoring import numbered_answers
 from oracles import subsets
 
 from .conftest import GROUP, reward_with_gaps, text_reward
@@ -105,11 +106,11 @@ def test_an_answer_that_fails_is_named_with_its_text(make_trainer, truth):
     trainer = make_trainer(truth, method="majority", answers="json:loads")
     with pytest.raises(InvalidValueError, match=r"answers: 'json:loads' .* failed on '"):
         trainer.train()
-    trainer._answer = list  # without a hash
     with pytest.raises(InvalidValueError, match="failed on 'ab': TypeError: unhashable"):
-        trainer._answers(["ab"])
-    trainer._answer = {"a": float("nan"), "b": float("nan"), "c": None, "d": 1}.get
-    assert trainer._answers(list("abcd")).tolist() == [0, 0, 0, 1]
+        numbered_answers(list, ["ab"], called="builtins:list")  # without a hash
+    answers = {"a": float("nan"), "b": float("nan"), "c": None, "d": 1}
+    numbers = numbered_answers(answers.get, list("abcd"), called="mine.py:answer")
+    assert numbers.tolist() == [0, 0, 0, 1]
 
 
 def test_a_selection_names_one_of_several_reward_functions(make_trainer, truth, score):

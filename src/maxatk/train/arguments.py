@@ -19,9 +19,10 @@ from trl import GRPOTrainer
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.train import own_rollouts
-from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.reward_arguments import check_rewards
 from maxatk.train.signal_groups import refuse_irreplaceable
+from maxatk.train.start_checks import check_model, check_prompts
 from maxatk.training.group_log import GROUPS, refuse_other_file
 from maxatk.verifier.rewards import ENVIRONMENTS
 

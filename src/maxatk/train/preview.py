@@ -12,11 +12,12 @@ from maxatk.models import load_tokenizer, refuse_missing_folder, why_missing
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.train.arguments import config_of_model
-from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import prepare_tokenizer
 from maxatk.train.folder import finished, out_folder
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
+from maxatk.train.start_checks import check_model, check_prompts
 from maxatk.verifier.rewards import ENVIRONMENTS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,14 @@ from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
 from maxatk.conversations import completion_text, transcript
-from maxatk.errors import InvalidValueError
 from maxatk.functions import load_function
 from maxatk.rewards import Reward
 from maxatk.train import own_rollouts
 from maxatk.train.clock import Clock
 from maxatk.train.cut_messages import closing_tokens
 from maxatk.train.reward_arguments import place_of_selection
-from maxatk.train.rollout_batch import RolloutBatch, Scored, refuse_best_of
+from maxatk.train.rollout_batch import RolloutBatch, Scored
+from maxatk.train.scoring import Scoring
 from maxatk.train.signal_groups import Draw, marking_part, more_prompts
 from maxatk.train.verdicts import tests_of
 from maxatk.training import Learner
@@ -42,21 +42,29 @@ class RolloutTrainer(GRPOTrainer):
         self._ends = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
         self._own = own_rollouts.own_settings(self)
         self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
-        refuse_best_of(self.reward_funcs)
-        self._selecting = place_of_selection(self.args.selection, self.reward_func_names)
-        if self._selecting is not None:
-            self.reward_weights[self._selecting] = 0.0  # also in what TRL logs as the reward
+        self._scoring = self._scoring_of_rewards()
         self._marking = marking_part(
             self.args.groups_with_signal, self.reward_funcs, self.reward_func_names
         )
-        self._answer: Callable[[str], Any] | None = None
-        if self.args.answers is not None:
-            self._answer = load_function(self.args.answers, field="answers")
         self._early = self._early_rewards()
         self._starts: list[Callable[..., None]] = []  # of `_early`; empty outside of `_draw`
         self._conversations: tuple[Any, Any] = ([], [])  # messages and tokens, while tools answer
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
+
+    def _scoring_of_rewards(self) -> Scoring:
+        """Return how rewards are read, and take its weight from the function that selects."""
+        args = self.args
+        selecting = place_of_selection(args.selection, self.reward_func_names)
+        if selecting is not None:
+            self.reward_weights[selecting] = 0.0  # also in what TRL logs as the reward
+        return Scoring(
+            names=self.reward_func_names,
+            weights=self.reward_weights,
+            selecting=selecting,
+            answer=None if args.answers is None else load_function(args.answers, field="answers"),
+            masks_cut_off=self.mask_truncated_completions,
+        )
 
     def _early_rewards(self) -> list[CodeReward]:
         """Return the rewards by tests that may verify a completion as soon as it has ended."""
@@ -139,27 +147,7 @@ class RolloutTrainer(GRPOTrainer):
     def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
         if self._scored is None:  # otherwise they are known from the search for a signal
             self._scored = self._score(*arguments)
-        return self._without_scores_of_unrewarded(self._scored.scores)
-
-    def _without_scores_of_unrewarded(self, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores (rows, functions) for TRL, where a sample without a reward has none at all.
-
-        TRL would take the score that selects for its reward, and with its weight of 0 log a 0.
-        """
-        if self._selecting is None:
-            return scores
-        for_trl = scores.clone()
-        for_trl[self._are_unrewarded(scores), self._selecting] = torch.nan
-        return for_trl
-
-    def _rewarded(self, scores: torch.Tensor) -> list[int]:
-        """Return the places of the functions whose scores (rows, functions) are summed."""
-        return [place for place in range(scores.size(1)) if place != self._selecting]
-
-    def _are_unrewarded(self, scores: torch.Tensor) -> torch.Tensor:
-        """Return whether no function that is rewarded gave a row anything, (rows,)."""
-        unrewarded: torch.Tensor = scores[:, self._rewarded(scores)].isnan().all(dim=1)
-        return unrewarded
+        return self._scoring.for_trl(self._scored.scores)
 
     def _score(
         self, rows: list[Any], prompts: list[Any], completions: list[Any], ids: list[Any]
@@ -167,7 +155,7 @@ class RolloutTrainer(GRPOTrainer):
         """Return what the rows of all processes came to, for the arguments of TRL's method."""
         with self._clock.measure("verification", self._mode_metrics):
             scores = super()._calculate_rewards(rows, prompts, completions, ids)
-        self._refuse_infinite(scores)
+        self._scoring.refuse_infinite(scores)
         ends = (*self._ends, self._tokenizer.pad_token_id)
         masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
         return Scored(
@@ -178,16 +166,6 @@ class RolloutTrainer(GRPOTrainer):
             masked=gather_object(masked),
             marks=None if self._marking is None else self._marking(scores),
         )
-
-    def _refuse_infinite(self, scores: torch.Tensor) -> None:
-        """Raise InvalidValueError that names a function whose reward no float32 of TRL holds."""
-        for name, column in zip(self.reward_func_names, scores.T, strict=True):
-            infinite = column[column.isinf()]
-            if len(infinite):
-                raise InvalidValueError(
-                    f"reward_funcs: {name} must return numbers that float32 holds, NaN or None; "
-                    f"got one that is {float(infinite[0])} there"
-                )
 
     def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
         """Put groups of other prompts where groups have no signal; all processes decide alike.
@@ -245,50 +223,9 @@ class RolloutTrainer(GRPOTrainer):
 
     def _batch_of(self, scored: Scored) -> RolloutBatch:
         """Return the rollout batch of what the completions of all processes came to."""
-        objective = self._learner.objective
-        n = self.num_generations if self.model.training else self.num_generations_eval
-        rewards = self._weighted_sums(scored.scores)
-        if objective.needs_ratios:
-            rewards[scored.masked] = np.nan  # what is cut off has no log-probability
-        selection = None
-        if self._selecting is not None:
-            column = scored.scores[:, self._selecting]
-            selection = column.double().cpu().numpy().reshape(-1, n)
-        answers = None
-        if self._answer is not None:
-            answers = self._answers(scored.last_texts).reshape(-1, n)
-        masked = None
-        if self.mask_truncated_completions:
-            masked = np.array(scored.masked).reshape(-1, n)
-        marks = None
-        if scored.marks is not None:
-            marks = np.array(scored.marks, dtype=float).reshape(-1, n)
-        k = objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        return RolloutBatch(rewards.reshape(-1, n), k, selection, answers, masked, marks)
-
-    def _weighted_sums(self, scores: torch.Tensor) -> np.ndarray:
-        """Return the reward of every row, NaN where no function that is rewarded gave one."""
-        rewarded = self._rewarded(scores)
-        weights = self.reward_weights[None].to(scores.device)[:, rewarded]
-        sums = (scores[:, rewarded] * weights).nansum(dim=1)
-        sums[self._are_unrewarded(scores)] = torch.nan
-        rewards: np.ndarray = sums.double().cpu().numpy()
-        return rewards
-
-    def _answers(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a number for the answer of every text, equal for equal answers."""
-        assert self._answer is not None
-        number_of: dict[Hashable, int] = {}
-        numbers = []
-        for text in texts:
-            try:
-                answer = self._answer(text)
-                if answer != answer:  # NaN, which is one answer
-                    answer = None
-                numbers.append(number_of.setdefault(answer, len(number_of)))
-            except Exception as error:  # of a function of the user, or of an answer without a hash
-                raise InvalidValueError(
-                    f"answers: {self.args.answers!r} must return a hashable answer to every text, "
-                    f"and failed on {text[:200]!r}: {type(error).__name__}: {error}"
-                ) from error
-        return np.array(numbers)
+        return self._scoring.groups(
+            scored,
+            self._learner.objective,
+            size=self.num_generations if self.model.training else self.num_generations_eval,
+            progress=self.state.global_step / max(self.state.max_steps, 1),
+        )

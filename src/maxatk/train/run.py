@@ -25,7 +25,7 @@ from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.sampling.backend import check_lengths
 from maxatk.train.arguments import config_of_model
-from maxatk.train.config import MaxAtKConfig, check_prompts
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import (
     Factory,
     Tools,
@@ -38,6 +38,7 @@ from maxatk.train.folder import alone_in, finished, fit, out_folder
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
+from maxatk.train.start_checks import check_prompts
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier
 from maxatk.verifier.rewards import ENVIRONMENTS

@@ -35,12 +35,13 @@ from maxatk.errors import InvalidValueError
 from maxatk.train import batch as batches
 from maxatk.train.arguments import by_name, check_arguments
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
-from maxatk.train.config import MaxAtKConfig, check_processes, check_trl
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.model_card import describe_training
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller
 from maxatk.train.shared_prompts import SharedPasses
+from maxatk.train.start_checks import check_processes, check_trl
 from maxatk.train.verdicts import log_outcomes
 from maxatk.training import Step, TrainingRecord, ratio_values
 from maxatk.training.groups import in_groups
