@@ -84,6 +84,23 @@ def test_conversations_and_a_named_column_are_groups():
     assert by_id == expected
 
 
+def test_ids_of_tensors_and_arrays_are_compared_by_what_they_hold():
+    expected = call(best_of(of(REWARDS), k=2))
+    ids = torch.tensor([0] * 4 + [1] * 4)
+    by_id = best_of(of(REWARDS), k=2, groups="id")
+    for column in (ids, list(ids), ids.numpy(), list(np.eye(2)[ids])):
+        assert call(by_id, prompts=["same"] * 8, id=column) == expected
+    prompts = [np.array([7, group]) for group in ids]
+    assert call(best_of(of(REWARDS), k=2), prompts=prompts) == expected
+    twice = [0.5, 0.5, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    rollouts = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
+    of_rollouts = best_of(of(twice), k=1, rollouts="rollout")
+    listed = call(of_rollouts, rollout=rollouts.tolist())
+    assert listed == [1.0 * v for v in (0.5, 0.5, -0.5, -0.5, 1.0, 1.0, -1.0, -1.0)]
+    for column in (rollouts, list(rollouts)):
+        assert call(of_rollouts, rollout=column) == listed
+
+
 def test_the_number_of_samples_tells_two_equal_prompts_in_a_row_apart():
     expected = call(best_of(of(REWARDS), k=2))
     shown = trainer(num_generations=4, scale_rewards="none")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.checks import FloatArray, as_floats, package_of
+from maxatk.objectives.checks import FloatArray, as_floats, package_of, plain_ids
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -193,8 +193,9 @@ def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt
     """Return the number of each among the different values; None and NaN are one, if allowed."""
     number_of: dict[Hashable, int] = {}
     listed = []
+    ids = plain_ids(field, values)
     try:
-        for value in values:
+        for value in ids:
             listed.append(number_of.setdefault(value, len(number_of)))
         # NaN differs from itself, so that each is a key of its own.
         absent = [value for value in number_of if value is None or value != value]

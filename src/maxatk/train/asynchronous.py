@@ -61,7 +61,8 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
         self.check_objective()
         if self.objective.needs_ratios:
             method = f"the method {self.method!r}"
-            require_settings(self, UNTRUNCATED, f"with {method}, made of ratios")
+            needed = {**UNTRUNCATED, "neftune_noise_alpha": (None,)}
+            require_settings(self, needed, f"with {method}, made of ratios")
             rows = self.per_device_train_batch_size
             group = self.num_generations
             allowed = f"a multiple of num_generations {group}, whose groups {method} needs whole"

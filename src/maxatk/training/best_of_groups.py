@@ -9,6 +9,7 @@ from typing import Any
 
 from maxatk.check import returned_list, shown
 from maxatk.errors import InvalidValueError
+from maxatk.objectives.checks import plain_ids
 
 
 def column_of(field: str, name: str, columns: Mapping[str, Any]) -> Any:
@@ -26,7 +27,7 @@ def size_of_groups(ids: Sequence[Any], rows: int, samples: int | None) -> int:
     The number of samples a prompt, where it is known, tells two equal prompts in a row apart.
     """
     _check_length("groups", ids, rows)
-    runs = [sum(1 for _ in run) for _, run in itertools.groupby(ids)]
+    runs = [sum(1 for _ in run) for _, run in itertools.groupby(_comparable(ids))]
     sizes = set(runs)
     if samples is not None:
         # A run of a multiple are several groups of one prompt.
@@ -61,9 +62,10 @@ def rows_of_rollouts(
     rollouts = _hashable(column)
     _check_length("groups", ids, rows)
     _check_length("rollouts", rollouts, rows)
+    group_ids = _comparable(ids)
     group_of_row: list[int] = []
     rollouts_of_group: list[int] = []
-    for _, run in itertools.groupby(range(rows), key=lambda row: ids[row]):
+    for _, run in itertools.groupby(range(rows), key=lambda row: group_ids[row]):
         rollouts_of_rows = [rollouts[row] for row in run]
         if ids_are_prompts:
             _refuse_return(rollouts_of_rows)
@@ -78,6 +80,11 @@ def rows_of_rollouts(
     return RolloutRows(group_of_row, rollouts, len(rollouts_of_group), size)
 
 
+def _comparable(ids: Sequence[Any]) -> list[Any]:
+    """Return ids of which `==` says one thing: tensors and arrays, as prompts may be, as lists."""
+    return [value.tolist() if hasattr(value, "tolist") else value for value in ids]
+
+
 def _check_length(field: str, ids: Sequence[Any], expected: int) -> None:
     """Raise InvalidValueError where there is not one id for each completion."""
     if len(ids) != expected:
@@ -86,7 +93,8 @@ def _check_length(field: str, ids: Sequence[Any], expected: int) -> None:
 
 def _hashable(column: Any) -> list[Any]:
     """Return the ids of a column; raise InvalidValueError for what does not name a rollout."""
-    ids = returned_list(column)
+    listed = returned_list(column)
+    ids = None if listed is None else list(plain_ids("best_of: rollouts", listed))
     if ids is None or not all(map(_is_hashable, ids)):
         allowed = "a list of hashable ids, one a completion"
         raise InvalidValueError(f"best_of: rollouts: must be {allowed}, got {shown(column)}")
