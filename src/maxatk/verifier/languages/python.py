@@ -11,17 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from maxatk.verifier.excerpts import MOST_BLOCKS, Excerpt, Lines, last_whole
-from maxatk.verifier.fences import (
-    FILE,
-    LONGEST,
-    PYTHON,
-    Block,
-    is_program,
-    longest_program,
-    parsed,
-    read_fences,
-)
+from maxatk.verifier.fences import PYTHON, Block, read_fences
 from maxatk.verifier.languages.language import Language, text_form
+from maxatk.verifier.python_source import FILE, LONGEST, is_program, longest_program, parsed
 
 _TAG = re.compile(r"^[ \t]*(?:<(answer|solution|code)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
 # An assignment to sys.stdin reads nothing.
