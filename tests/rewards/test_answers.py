@@ -371,3 +371,20 @@ def test_arguments_of_another_type_are_named(answers):
         answers(completions=[5], answer=["42"])
     with pytest.raises(InvalidValueError, match=r"^workers: must be an integer of 1 or more"):
         AnswerReward(workers=1.5)
+
+
+@needed
+@pytest.mark.parametrize("values", [5, "x", {"x": 1}, iter(["x"])])
+def test_the_columns_of_an_answer_reward_are_lists(answers, values):
+    for columns in (
+        {"completions": None, "answer": ["1"]},
+        {"completions": values, "answer": ["1"]},
+        {"completions": ["1"], "answer": values},
+        {"completions": ["1"], "answer": ["1"], "prompts": values},
+    ):
+        with pytest.raises(InvalidValueError, match="must be a list with one value a completion"):
+            answers(**columns)
+    with pytest.raises(InvalidValueError, match=r"^answer: the data need a column `answer`"):
+        answers(completions=["1"])
+    with pytest.raises(InvalidValueError, match=r"^answer: 2 rows for 1 completions"):
+        answers(completions=["1"], answer=["1", "2"])

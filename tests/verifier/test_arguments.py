@@ -6,10 +6,12 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, SandboxError
 from maxatk.records import TestCase
+from maxatk.rewards import load_reward
 from maxatk.verifier import (
     CodeReward,
     Job,
@@ -17,6 +19,7 @@ from maxatk.verifier import (
     Verifier,
     VerifierSettings,
     compute_score,
+    compute_scores,
     extract_code,
 )
 from processes import family, patience, still_alive
@@ -128,6 +131,56 @@ def test_a_completion_is_text_or_messages(verifier, completion):
         verifier.program_of(completion, None)
     with refused("solution_str: must be a string, got "):
         compute_score("d", completion, TRUTH)
+
+
+@pytest.mark.parametrize("values", [5, "x", b"x", {"x": 1}, iter(["x"])])
+def test_the_columns_of_a_reward_are_lists(verifier, values):
+    rewards = (CodeReward(verifier), load_reward(["binary", "visible_tests"], verifier=verifier))
+    for reward in rewards:
+        for completions in (None, values):
+            with refused("completions: must be a list with one value a completion, got "):
+                reward(prompts=["p"], completions=completions, tests=[[ONE]])
+        with refused("prompts: must be a list with one value a completion, got "):
+            reward(prompts=values, completions=[ECHO], tests=[[ONE]])
+        with refused("prompts: 2 rows for 1 completions"):
+            reward(prompts=["a", "b"], completions=[ECHO], tests=[[ONE]])
+    for name in ("tests", "compare", "time_limit_s", "checker", "environments"):
+        with refused(f"{name}: must be a list with one value a completion, got "):
+            rewards[0](completions=[ECHO], **{"tests": [[ONE]], name: values})
+        with refused(f"{name}: 2 rows for 1 completions"):
+            rewards[0](completions=[ECHO], **{"tests": [[ONE]], name: [None, None]})
+    columns = {"data_sources": ["d"], "solution_strs": [ECHO], "ground_truths": [TRUTH]}
+    for name in columns:
+        for value in (None, values):
+            with refused(f"{name}: must be a list with one value a completion, got "):
+                compute_scores(**{**columns, name: value}, extra_infos=[None])
+
+
+def test_columns_may_be_arrays(verifier):
+    reward = CodeReward(verifier)
+    tests = np.empty(1, dtype=object)
+    tests[0] = [ONE]
+    assert reward(np.array(["p"]), np.array([ECHO]), tests=tests) == [1.0]
+    assert reward([], (ECHO,), tests=([ONE],)) == [1.0]  # without prompts
+
+
+def test_a_reward_is_made_of_a_verifier(verifier):
+    with refused("verifier: must be a Verifier, got None"):
+        CodeReward(None)
+    with refused("verifier: must be a Verifier, got None"):
+        load_reward("binary", verifier=None)
+    with refused("binary: must be True or False, got 'no'"):
+        CodeReward(verifier, binary="no")
+    with refused("workers: must be an integer of 1 or more, got [1]"):
+        compute_score("d", ECHO, TRUTH, workers=[1])
+    with refused("unfinished_thought: unknown value '[]'"):
+        compute_score("d", ECHO, TRUTH, unfinished_thought=[])
+
+
+def test_the_content_of_a_message_is_text_or_parts(verifier):
+    message = {"role": "assistant", "content": 5}
+    with refused("content: must be text or a list of parts, got 5"):
+        CodeReward(verifier)(completions=[[message]], tests=[[ONE]])
 
 
 @pytest.mark.parametrize("tests", [5, None, "[]", [5], [[ONE]], {"input": "1"}])
