@@ -35,16 +35,21 @@ _SILENT_SECONDS = 90.0  # without a byte of a server, which sends one now and th
 _PATIENCE_SECONDS = 600.0  # until a program that no server takes has no verdict
 _REST_SECONDS = 5.0  # that a server which did not answer is left alone
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts, the last one again and again
-_ATTEMPTS = 3  # where servers themselves fail to verify a program
-_REFUSALS = (400, 401, 403, 404, 405, 413, 422)  # of servers that would say the same again
+_MOST_FAILURES = 3  # of servers, one each where there are more, until a program has no verdict
+_REFUSALS = (400, 401, 403, 404, 405, 413, 422)  # what other servers would say as well
+_PASSING = (408, 425, 429, 502, 503, 504)  # of a server that is full, or of a proxy without it
 _MOST_WORKERS = 256
 _MOST_ANSWER = 1 << 28  # bytes; a longer answer is none
 _WIDEST = 12  # bytes of a character in JSON
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
 
 
-class _TryAgainError(Exception):
-    """A server gave no verdict, and may give one later, or another may."""
+class _NotNowError(Exception):
+    """A server is not there or has no room: it may give a verdict later."""
+
+
+class _FailedError(Exception):
+    """A server has failed, or is something else than `maxatk serve`: so it may for ever."""
 
 
 class _Address:
@@ -117,7 +122,11 @@ class _Address:
 class RemoteWorker:
     """A thread that sends one program after the other to a server, or to another that answers.
 
-    `started` is the isolation on the server.
+    A program is sent again for as long as `_PATIENCE_SECONDS` where no server answers or has room,
+    because machines start again and queues empty. Where servers fail, as by the status 500, by an
+    answer that is no verdict, or by a sandbox that dies, it is sent to each of them, and
+    `_MOST_FAILURES` times at least: the same program would make them fail for ever. It is not sent
+    again where a server refuses it. `started` is the isolation on the server.
     """
 
     def __init__(
@@ -151,22 +160,19 @@ class RemoteWorker:
         body = wire.request_body(job, limits, wait=_QUEUE_SECONDS)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         reason = "the verifier was closed"
-        failures = 0
+        failures_left = max(_MOST_FAILURES, len(self._addresses))
         attempt = 0
-        while not self._stopping.is_set() and time.monotonic() < deadline:
+        while not self._stopping.is_set() and failures_left and time.monotonic() < deadline:
             address = self._next_address()
             try:
-                verdict = self._ask(address, body, job, limits)
-            except _TryAgainError as error:
+                return self._ask(address, body, job, limits)
+            except _NotNowError as error:
                 reason = f"{address.name}: {error}"
-            else:
-                if verdict.scorable:
-                    return verdict
-                reason = f"{address.name}: the server could not verify the program"
-                failures += 1
-                if failures == _ATTEMPTS:
-                    break
-            self._stopping.wait(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            except _FailedError as error:
+                reason = f"{address.name}: {error}"
+                failures_left -= 1
+            if failures_left:
+                self._stopping.wait(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1
             self._favourite += 1
         return outcomes.uniform(job, Outcome.INFRA_ERROR, reason)
@@ -179,7 +185,7 @@ class RemoteWorker:
         return next((address for address in in_turn if address.rests_until <= now), in_turn[0])
 
     def _ask(self, address: _Address, body: bytes, job: Job, limits: Limits) -> Verdict:
-        """Return the verdict of one server; raises _TryAgainError where it gives none.
+        """Return the verdict of one server; raises _NotNowError or _FailedError where it has none.
 
         Raises SandboxError where it refuses the request, and where it has cut the limits: the
         verdict would be another.
@@ -189,21 +195,25 @@ class RemoteWorker:
             text = data[:200].decode("utf-8", "replace")
             if status in _REFUSALS:
                 raise SandboxError(f"{address.name} refuses the program: status {status}: {text}")
-            raise _TryAgainError(f"status {status}: {text}")
+            if status in _PASSING:
+                raise _NotNowError(f"status {status}: {text}")
+            raise _FailedError(f"status {status}: {text}")
         try:
             answer = json.loads(data)
             (row,) = answer["verdicts"]
             verdict = wire.verdict_from_json(row, job)
             applied = {name: float(answer["limits"][name]) for name in wire.CAPPED}
         except (ValueError, KeyError, TypeError, DataError) as error:
-            raise _TryAgainError(f"no verdict in the answer: {error}") from error
+            raise _FailedError(f"no verdict in the answer: {error}") from error
+        if not verdict.scorable:
+            raise _FailedError("the server could not verify the program")
         for name, most in applied.items():
             if most < getattr(limits, name):
                 raise SandboxError(f"{address.name} allows a {name} of {most} at most")
         return verdict
 
     def _posted(self, address: _Address, body: bytes) -> tuple[int, bytes]:
-        """Return status and body of a server's answer; raises _TryAgainError without one."""
+        """Return status and body of a server's answer; raises _NotNowError without one."""
         is_fresh = address not in self._connections
         try:
             if is_fresh:
@@ -218,7 +228,7 @@ class RemoteWorker:
             if not is_fresh and not self._stopping.is_set():
                 return self._posted(address, body)  # it was idle for so long that it was closed
             address.rests_until = time.monotonic() + _REST_SECONDS
-            raise _TryAgainError(f"the server does not answer: {error!r}") from error
+            raise _NotNowError(f"the server does not answer: {error!r}") from error
         if answer.will_close or not answer.isclosed():
             self._drop(address)
         return answer.status, data
