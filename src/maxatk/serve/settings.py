@@ -8,7 +8,7 @@ import os
 
 from maxatk.check import require, whole
 from maxatk.errors import InvalidValueError
-from maxatk.verifier.remote import TOKEN_VARIABLE
+from maxatk.verifier.server_address import TOKEN_VARIABLE
 from maxatk.verifier.settings import VerifierSettings
 
 _SHORTEST_TOKEN = 16  # characters

@@ -15,8 +15,9 @@ from maxatk.check import column, require, whole
 from maxatk.conversations import Completion, completion_text, pending_argument
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
+from maxatk.verifier.calls import called_name
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
-from maxatk.verifier.jobs import Job, called_name, problem_job
+from maxatk.verifier.jobs import Job, problem_job
 from maxatk.verifier.reasoning import opening_of
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier

@@ -1,0 +1,79 @@
+"""Tests that call functions: which name they call, and which value they expect."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import decimal
+import io
+import re
+import tokenize
+from collections.abc import Iterable
+
+from maxatk.errors import InvalidValueError
+from maxatk.records import TestCase
+
+_LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
+_CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
+
+
+def called_name(tests: Iterable[TestCase]) -> str | None:
+    """Return the function or class that the first call of tests is of, None without one.
+
+    That is the first name called in it that is no builtin, as `two` in `sorted(two(3))`.
+    """
+    call = next((test.call for test in tests if test.call is not None), "")
+    first = _CALLED.match(call)
+    if first is not None and not hasattr(builtins, first[1]):
+        return first[1]  # without parsing a call that may hold megabytes
+    inside = _first_called_inside(call)
+    return inside or (first[1] if first else None)
+
+
+def _first_called_inside(call: str) -> str | None:
+    """Return the first name of a call that is no builtin; one handed on where none is called."""
+    try:
+        tree = ast.parse(call.strip(), mode="eval")
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [node.func for node in calls]
+    handed_on = [argument for node in calls for argument in node.args]  # `list(map(two, [3]))`
+    for nodes in (called, handed_on):
+        names = [
+            (node.lineno, node.col_offset, node.id)
+            for node in nodes
+            if isinstance(node, ast.Name) and not hasattr(builtins, node.id)
+        ]
+        if names:
+            return min(names)[2]
+    return None
+
+
+def expected_value(test: TestCase) -> object:
+    """Return the expected value of a call test; raises InvalidValueError if not a literal."""
+    output = test.output or ""
+    try:
+        try:
+            return ast.literal_eval(output)
+        except (ValueError, SyntaxError):
+            # Python reads long decimal integers only where it is told to, hexadecimal ones always.
+            return ast.literal_eval(_with_hexadecimal_integers(output))
+    except (
+        *(ValueError, SyntaxError, tokenize.TokenError),
+        TypeError,  # of a set or a key that cannot be hashed
+        *(RecursionError, MemoryError),  # of one that is nested too deeply for Python's parser
+    ) as error:
+        raise InvalidValueError(
+            f"TestCase(call={test.call!r:.80}): output must be a Python literal, got "
+            f"{test.output!r:.80}"
+        ) from error
+
+
+def _with_hexadecimal_integers(text: str) -> str:
+    tokens = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        long = token.type == tokenize.NUMBER and _LONG_INTEGER.fullmatch(token.string)
+        string = hex(int(decimal.Decimal(token.string))) if long else token.string
+        tokens.append((token.type, string))
+    return tokenize.untokenize(tokens)
