@@ -1,6 +1,7 @@
 """Bad arguments of the verifier and of its rewards are refused by name; a fork has its own."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from maxatk.errors import DataError, InvalidValueError, SandboxError
 from maxatk.records import TestCase
 from maxatk.rewards import load_reward
+from maxatk.serve.settings import ServeSettings
 from maxatk.verifier import (
     CodeReward,
     Job,
@@ -23,6 +25,7 @@ from maxatk.verifier import (
     extract_code,
 )
 from processes import family, patience, still_alive
+from serving import HEALTH, answering
 
 ONE = TestCase(input="1\n", output="1\n")
 TRUTH = [ONE.to_json()]
@@ -48,6 +51,9 @@ def refused(message):
         ("sandbox", "node1:8080", "addresses such as http://host:8080"),
         ("sandbox", "http://[x", "addresses such as http://host:8080"),
         ("sandbox", ["http://x:y"], "addresses such as http://host:8080"),
+        ("sandbox", "http://a..b:8080", "addresses such as http://host:8080"),
+        ("sandbox", "http://node1:8080/a b", "addresses such as http://host:8080"),
+        ("sandbox", "http://node1:8080/ü", "addresses such as http://host:8080"),
     ],
 )
 def test_a_setting_of_another_type_is_refused(field, value, allowed):
@@ -67,6 +73,35 @@ def test_settings_of_recipes_are_refused_too(field, value):
 def test_a_single_address_may_stand_by_itself():
     with pytest.raises(SandboxError, match=r"http://127.0.0.1:9: the server cannot be reached"):
         Verifier(sandbox="http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("token", ["a secret token", "secret\ntoken", "secret-tökén"])
+def test_a_token_that_no_header_takes_is_refused_and_not_shown(monkeypatch, token):
+    monkeypatch.setenv("MAXATK_TOKEN", token)
+    for setting_up in (lambda: Verifier(sandbox="http://127.0.0.1:9"), ServeSettings):
+        with refused("MAXATK_TOKEN: must have letters") as caught:
+            setting_up()
+        assert "secret" not in str(caught.value)
+
+
+WRONG_HEALTH = [
+    [1],
+    {},
+    {**HEALTH, "workers": -3},
+    {**HEALTH, "workers": "3"},
+    {**HEALTH, "isolation": 5},
+    {**HEALTH, "limits": {"time_limit": math.inf, "memory_limit": 1}},
+    {**HEALTH, "limits": {"time_limit": 1.0}},
+]
+
+
+@pytest.mark.parametrize("health", WRONG_HEALTH)
+def test_a_server_that_is_another_program_is_refused(health):
+    with (
+        answering(200, b"{}", health=health) as (url, _),
+        pytest.raises(SandboxError, match="is no `maxatk serve`"),
+    ):
+        Verifier(sandbox=url)
 
 
 def test_a_token_is_not_shown_in_a_refusal():

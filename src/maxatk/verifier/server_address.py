@@ -9,9 +9,10 @@ import json
 import os
 import socket
 import urllib.parse
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeGuard
 
-from maxatk.check import require
+from maxatk.check import is_finite, is_whole, require
 from maxatk.errors import InvalidValueError, SandboxError
 
 TOKEN_VARIABLE = "MAXATK_TOKEN"
@@ -23,6 +24,20 @@ MOST_ANSWER = 1 << 28  # bytes; a longer answer is none
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
 
 
+def token_here() -> str:
+    """Return the token of the environment, "" without one; raises InvalidValueError for no token.
+
+    A header carries it, and so takes no other characters.
+    """
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise InvalidValueError(
+            f"{TOKEN_VARIABLE}: must have letters, digits and other signs of ASCII without blanks, "
+            f"got {len(token)} characters, of which one is none of those"
+        )
+    return token
+
+
 class ServerAddress:
     """A server: how it is reached, and since when it has not been."""
 
@@ -30,13 +45,15 @@ class ServerAddress:
         try:
             parts = urllib.parse.urlsplit(url)
             port = parts.port
-        except ValueError as error:  # a port that is no number or above 65535, half of brackets
+            (parts.hostname or "").encode("idna")
+        except ValueError as error:  # a port above 65535, half of brackets, a host like `a..b`
             shown_url = url.rpartition("@")[2]  # without the token
             raise InvalidValueError(
                 f"sandbox: must be {ALLOWED}, got {shown_url!r:.80} ({error})"
             ) from error
+        is_plain = url.isascii() and url.isprintable() and " " not in url
         has_form = parts.scheme in ("http", "https") and parts.hostname and not parts.query
-        require(bool(has_form), "sandbox", ALLOWED, _without_user(url))
+        require(bool(is_plain and has_form), "sandbox", ALLOWED, _without_user(url))
         assert parts.hostname is not None
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
@@ -45,7 +62,7 @@ class ServerAddress:
         self.name = _without_user(url)
         self.rests_until = 0.0  # of the monotonic clock
         self.workers = 0  # 0 until it has said how many it has
-        token = parts.password or os.environ.get(TOKEN_VARIABLE, "")
+        token = token_here()
         self.headers = {"Content-Type": "application/json"}
         if parts.password:
             pair = f"{parts.username or ''}:{urllib.parse.unquote(parts.password)}"
@@ -79,16 +96,24 @@ class ServerAddress:
                 f"sandbox: {self.name} needs a token: set {TOKEN_VARIABLE} to that of the server"
             )
         try:
-            health: dict[str, Any] = json.loads(body)
-            self.workers = int(health["workers"])
-            dict(health["isolation"])
-            float(health["limits"]["time_limit"])
-            int(health["limits"]["memory_limit"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise SandboxError(
-                f"{self.name}: is no `maxatk serve` (status {answer.status})"
-            ) from error
-        return health
+            health: Any = json.loads(body)
+        except ValueError:
+            health = None
+        if not _is_health(health):
+            raise SandboxError(f"{self.name}: is no `maxatk serve` (status {answer.status})")
+        self.workers = health["workers"]
+        return dict(health)
+
+
+def _is_health(health: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Say whether an object is what `maxatk serve` says of itself."""
+    if not isinstance(health, Mapping) or not isinstance(health.get("isolation"), Mapping):
+        return False
+    limits = health.get("limits")
+    are_limits = isinstance(limits, Mapping) and all(
+        is_finite(limits.get(name)) for name in ("time_limit", "memory_limit")
+    )
+    return are_limits and is_whole(health.get("workers"), 1)
 
 
 def _without_user(url: str) -> str:
