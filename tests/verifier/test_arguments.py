@@ -236,6 +236,56 @@ def test_a_language_is_one_of_the_names(name):
         extract_code(ECHO, language=name)
 
 
+@pytest.mark.parametrize("call", ["", "add(", "x = add(1)", "add(1); add(2)", "add('\0')"])
+def test_a_call_that_no_program_could_answer_is_refused(call):
+    with refused(f"TestCase(call={call!r}): call must be an expression of Python: "):
+        Job("", (TestCase(call=call, output="1"),))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "",
+        "x = 1",
+        "def check(:",
+        "def check(candidate):\n    candidate == 1",
+        "async def check(candidate):\n    assert candidate(1) == 2",
+        "def check(candidate):\n    assert candidate(1) == 2\n    yield",
+        "assert '\ud800'",
+    ],
+)
+def test_a_check_that_passes_every_program_or_none_is_refused(check):
+    with refused(f"TestCase(check={check!r:.80}): check must be Python with an assert"):
+        Job("", (TestCase(check=check),), entry_point="add")
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "assert add(1) == 2",
+        "def check(f):\n    def cases():\n        yield 1\n    assert f(*cases()) == 2",
+        "def check(f):\n    if f(1) != 2:\n        raise ValueError",
+        "import functools\n@functools.cache\ndef check(f):\n    assert f(1) == 2",
+        "check = lambda f: ok(f(1) == 2)\ndef ok(holds):\n    assert holds",
+    ],
+)
+def test_checks_of_other_forms_decide(verifier, check):
+    for program, reward in {"def add(x): return x + 1": 1.0, "def add(x): return x": 0.0}.items():
+        verdict = verifier.verify(program, [TestCase(check=check)], entry_point="add")
+        assert verdict.reward == reward
+
+
+@pytest.mark.parametrize("name", ["add(", "\0", "add; add"])
+def test_an_entry_point_that_no_program_has_is_refused(name):
+    with refused("entry_point: must be an expression of Python, got "):
+        Job("", (TestCase(check="assert add(1) == 2"),), entry_point=name)
+
+
+def test_blanks_around_a_call_do_not_count(verifier):
+    test = TestCase(call="  add(1) ", output="2")
+    assert verifier.verify("def add(x): return x + 1", [test]).reward == 1.0
+
+
 def test_limits_name_the_value():
     with refused("stop_after_timeouts: must be an integer of 1 or more, got 0"):
         Limits(stop_after_timeouts=0)

@@ -9,7 +9,7 @@ from maxatk.check import MOST_SECONDS, limited, positive, require
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
-from maxatk.verifier.calls import expected_value
+from maxatk.verifier.calls import expected_value, reason_against_expression, refuse_unreadable
 from maxatk.verifier.extract import Refusal
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.languages import Language, language_named
@@ -49,11 +49,12 @@ class Job:
             object.__setattr__(self, "compare", "checker")
         self._check_comparison()
         self._check_languages()
+        if any(test.check is not None for test in self.tests):
+            self._check_entry_point()
         for test in self.tests:
+            refuse_unreadable(test)
             if test.call is not None:
                 expected_value(test)
-            if test.check is not None and not self.entry_point:
-                raise InvalidValueError("entry_point: a check test needs the name of the function")
 
     def _check_types(self) -> None:
         for name in _TEXTS:
@@ -88,6 +89,16 @@ class Job:
             require(compares_by_it, "compare", "'checker' with a checker", self.compare)
             if any(test.input is None for test in self.tests):
                 raise InvalidValueError("checker: verifies tests with input and output only")
+
+    def _check_entry_point(self) -> None:
+        if not self.entry_point:
+            raise InvalidValueError("entry_point: a check test needs the name of the function")
+        reason = reason_against_expression(self.entry_point)
+        if reason:
+            raise InvalidValueError(
+                f"entry_point: must be an expression of Python, got {self.entry_point!r:.60}: "
+                f"{reason}"
+            )
 
     def _check_languages(self) -> None:
         if self.language is not None:

@@ -39,7 +39,7 @@ def payload(test: TestCase, entry_point: str | None) -> Payload:
     if test.input is not None:
         return Payload(protocol.KIND_STDIN, (in_bytes(test.input),))
     if test.call is not None:
-        return Payload(protocol.KIND_CALL, (in_bytes(test.call),))
+        return Payload(protocol.KIND_CALL, (in_bytes(test.call.strip()),))
     name = in_bytes(entry_point or "")
     return Payload(protocol.KIND_CHECK, (name, in_bytes(test.check or "")), len(name))
 
