@@ -33,7 +33,7 @@ def test_a_problem_whose_tests_no_verifier_takes_is_named(tmp_path):
     tests = (TestCase(call="f(1", output="1"),)
     path = tmp_path / "problems.jsonl"
     write_jsonl(path, (Problem(name, "do", tests).to_json() for name in ("odd", "even")))
-    with pytest.raises(InvalidValueError, match="^Problem 'odd': TestCase.*: call must be an"):
+    with pytest.raises(InvalidValueError, match=r"^Problem 'odd': TestCase.*: call must be an"):
         read_problems(path)
 
 
