@@ -22,7 +22,7 @@ from maxatk.errors import (
 from maxatk.records import Problem
 from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
-from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, prose
+from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, is_bound, prose
 from maxatk.rewards.reward import RewardFailure
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.reasoning import opening_of, read_answer
@@ -133,6 +133,8 @@ class AnswerReward:
             return False
         gold = formula(gold)
         if box.content is not None:
+            if is_bound(box.content, gold):
+                return False
             content = formula(box.content)
             joined = ", ".join(map(formula, box.joined)) if len(box.joined) > 1 else None
             return _same_text(content, gold) or _Pair(gold, content, "box", joined=joined)

@@ -40,6 +40,16 @@ _BEHIND_LETTER = re.compile("(?<=[\u0400-\u1fff\u3040-\u9fff\uac00-\ud7af])(?=[-
 _HASHES = re.compile(r"(?<!#)(#{2,})(?=[-+]?\d)")
 _QUOTES = re.compile("[`\"'≈]")
 _BRACKETS = re.compile(r"\A\s*\(([-+]?\d+(?:\.\d+)?)\)\s*\Z")  # of one number
+_RELATION = re.compile(r"[<>≠≤≥]|\\(?:neq?|not|geq?|leq?|geqslant|leqslant|gt|lt)(?![A-Za-z])")
+
+
+def is_bound(text: str, gold: str) -> bool:
+    r"""Say whether an answer begins as `\geq 2` does and the expected one has no such sign.
+
+    math-verify reads the number alone.
+    """
+    begins = _RELATION.match(text.lstrip(" $"))
+    return begins is not None and _RELATION.search(gold) is None
 
 
 def formula(text: str) -> str:
