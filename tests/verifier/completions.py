@@ -191,6 +191,8 @@ COMPLETIONS = [
     (f"{PY}{WRONG}{END}Wait:\n{PY}{ADD}{END}Use:\n{PY}{USE}{END}", "add", ADD),
     (f"{PY}add = lambda a, b: a + b\n{END}{PY}{USE}{END}", "add", "add = lambda a, b: a + b\n"),
     (f"{PY}async {ADD}{END}{PY}x\n{END}", "add", f"async {ADD}"),
+    (f"{PY}add: type = sum\n{END}{PY}{USE}{END}", "add", "add: type = sum\n"),
+    (f"{PY}{WRONG}{END}No:\n{PY}{ADD}{END}Then\n{PY}add == sum\n{END}", "add", ADD),
     (f"{PY}{LOOP}{END}Input:\n```\n3\n{END}Output:\n```\n0\n1\n4\n{END}", None, LOOP),
     (f"{PY}first\n{END}text\n{PY}second, cut o", None, "first\n"),
     (f"{PY}print(1)\n{END}and then {PY}no", None, "print(1)\n"),

@@ -59,7 +59,9 @@ def read_parts(answer: str, entry_point: str | None, *, repair_truncated: bool) 
 def _definition(entry_point: str) -> re.Pattern[str]:
     """Return the pattern of a line that defines the name, or the class of a method's name."""
     name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
-    return re.compile(rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*=", re.MULTILINE)
+    definition = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b"
+    assignment = rf"^{name}[ \t]*(?::[^=\n]{{1,200}})?=(?!=)"  # also one with an annotation
+    return re.compile(f"{definition}|{assignment}", re.MULTILINE)
 
 
 def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
