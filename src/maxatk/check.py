@@ -6,7 +6,7 @@ import contextlib
 import math
 import numbers
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -92,6 +92,19 @@ def returned_list(values: Any) -> list[Any] | None:
     """
     values = values.tolist() if hasattr(values, "tolist") else values
     return list(values) if isinstance(values, (list, tuple)) else None
+
+
+def column(field: str, values: object, count: int | None = None) -> None:
+    """Raise InvalidValueError for what is no list with one value a row, of `count` rows if given.
+
+    Lists, tuples, arrays of NumPy, tensors and columns of data frames are.
+    """
+    is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    is_list = is_list and not isinstance(values, (str, bytes, Mapping))
+    require(is_list, field, "a list with one value a completion", values)
+    assert isinstance(values, Sized)
+    if count is not None and len(values) != count:
+        raise InvalidValueError(f"{field}: {len(values)} rows for {count} completions")
 
 
 def whole(field: str, value: int, least: int) -> None:

@@ -87,11 +87,14 @@ def transcript(completion: Completion) -> str:
 def content_text(content: Any) -> str:
     """Return the text of a message's content: itself, or that of its parts that have some.
 
-    A message of a model that also sees images is a list of parts.
+    A message of a model that also sees images is a list of parts. Raises InvalidValueError for what
+    is neither.
     """
     if isinstance(content, str):
         return content
     parts = content or ()
+    is_list = isinstance(parts, Sequence) and not isinstance(parts, bytes)
+    require(is_list, "content", "text or a list of parts", content)
     return "".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
 
 

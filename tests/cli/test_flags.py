@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from maxatk.cli.main import COMMANDS
+from maxatk.cli.main import COMMANDS, main
 
 HEAVY = "torch transformers tokenizers trl accelerate datasets peft httpx matplotlib jinja2 scipy"
 HEAVY += " pandas math_verify inspect_ai pyarrow ray verl vllm"
@@ -118,3 +118,11 @@ def test_the_smallest_extra_that_helps_is_named(arguments, package, extra, tmp_p
     assert f"pip install 'maxatk[{extra}]'" in done.stderr
     assert package in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_flag_of_an_inner_command_names_that_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["problems", "check", "problems.jsonl", "--workers", "2"])
+    lines = capsys.readouterr().err
+    assert "--verifier.workers" in lines
+    assert set(re.findall(r"maxatk .*--help", lines)) == {"maxatk problems check --help"}

@@ -97,10 +97,25 @@ def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tm
         chosen(run, k=3)
     rows = list(read_jsonl(run / "problems.jsonl", dict))
     write_jsonl(tmp_path / "other.jsonl", [{**row, "prompt": "another"} for row in rows])
-    with pytest.raises(DataError, match="are not those that"):
+    with pytest.raises(DataError, match="their ids are, and their prompts, tests or order"):
         chosen(run, problems=tmp_path / "other.jsonl")
+    write_jsonl(tmp_path / "fewer.jsonl", rows[1:])
+    with pytest.raises(DataError, match="they lack 1, such as 'none'"):
+        chosen(run, problems=tmp_path / "fewer.jsonl")
     with pytest.raises(MissingFileError):
         select_problems(tmp_path / "nowhere")
+
+
+def test_a_run_of_rewards_that_were_there_chooses_too(maxatk, run, tmp_path):
+    values = {"none": (0, 0), "some": (0, 1), "all": (1, 1), "half": (0.5, 0.5)}
+    rows = [f"{p},{i},{value}" for p in values for i, value in enumerate(values[p])]
+    (tmp_path / "rewards.csv").write_text("\n".join(["problem_id,sample,reward", *rows, ""]))
+    assert maxatk("score", "--rewards", "rewards.csv", "--out", "rewarded").returncode == 0
+    command = ("problems", "select", "rewarded", "--out", "train.jsonl")
+    done = maxatk(*command, "--problems", run / "problems.jsonl")
+    assert (done.returncode, done.stdout) == (0, "train.jsonl: 2 problems\n"), done.stderr
+    assert [row["id"] for row in read_jsonl(tmp_path / "train.jsonl", dict)] == ["some", "half"]
+    assert "name their file" in maxatk(*command).stderr
 
 
 def test_the_command_writes_the_problems_and_says_how_many(maxatk, run, tmp_path):

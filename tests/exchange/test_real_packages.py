@@ -239,7 +239,7 @@ def test_results_of_human_eval_and_back(tmp_path):
         Exported(
             Score(t, n, 0.0, 0, 1, Outcome.WRONG_ANSWER, 0.0),
             Sample(t, n, f"```python\n{HUMAN_EVAL[t][0]}{c}```"),
-            Problem(t, HUMAN_EVAL[t][0], (TestCase(check="x"),), entry_point=HUMAN_EVAL[t][2]),
+            Problem(t, HUMAN_EVAL[t][0], (TestCase(check="f()"),), entry_point=HUMAN_EVAL[t][2]),
         )
         for t, cs in COMPLETIONS.items()
         for n, c in enumerate(cs)

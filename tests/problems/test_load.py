@@ -29,6 +29,14 @@ def write_problems(path, *names):
     return path
 
 
+def test_a_problem_whose_tests_no_verifier_takes_is_named(tmp_path):
+    tests = (TestCase(call="f(1", output="1"),)
+    path = tmp_path / "problems.jsonl"
+    write_jsonl(path, (Problem(name, "do", tests).to_json() for name in ("odd", "even")))
+    with pytest.raises(InvalidValueError, match=r"^Problem 'odd': TestCase.*: call must be an"):
+        read_problems(path)
+
+
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
 def test_rows_come_from_a_local_file(rows_file, name):
     path = rows_file(mbpp_row(1), ODD_ROW, mbpp_row(3), name=name)

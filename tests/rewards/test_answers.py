@@ -56,6 +56,21 @@ def verifier():
         ("2k+2", r"\boxed{2}", 0.0),
         ("3,5,7", r"\boxed{7, 5, 3}", 1.0),
         ("[1, 2]", r"\boxed{[1,2]}", 1.0),
+        ("10", r"\boxed{10.}", 1.0),
+        ("10", r"\boxed{x = 10 .}", 1.0),
+        ("10.", r"\boxed{10}", 1.0),
+        ("10", r"\boxed{10...}", 0.0),
+        ("2", r"\boxed{\neq 2}", 0.0),
+        ("2", r"\boxed{\geq 2}", 0.0),
+        ("2", r"\boxed{$< 2$}", 0.0),
+        ("2", r"\boxed{≠2}", 0.0),
+        (r"\geq 2", r"\boxed{\geq 2}", 1.0),
+        ("2", r"\boxed{\left(2\right)}", 1.0),
+        ("(1, 2)", r"\boxed{（1，2）}", 1.0),
+        ("12", "答案是１２。", 1.0),
+        ("12", "答案：12", 1.0),
+        ("-12", "Ответ:-12", 1.0),
+        ("12", "答案是2。", 0.0),
         ("y = 2x + 3", r"\boxed{y=2x+3}", 1.0),
         ("sqrt(2)", r"\boxed{\sqrt{2}}", 1.0),
         ("(C)", r"\boxed{\text{(C)}}", 1.0),
@@ -371,3 +386,20 @@ def test_arguments_of_another_type_are_named(answers):
         answers(completions=[5], answer=["42"])
     with pytest.raises(InvalidValueError, match=r"^workers: must be an integer of 1 or more"):
         AnswerReward(workers=1.5)
+
+
+@needed
+@pytest.mark.parametrize("values", [5, "x", {"x": 1}, iter(["x"])])
+def test_the_columns_of_an_answer_reward_are_lists(answers, values):
+    for columns in (
+        {"completions": None, "answer": ["1"]},
+        {"completions": values, "answer": ["1"]},
+        {"completions": ["1"], "answer": values},
+        {"completions": ["1"], "answer": ["1"], "prompts": values},
+    ):
+        with pytest.raises(InvalidValueError, match="must be a list with one value a completion"):
+            answers(**columns)
+    with pytest.raises(InvalidValueError, match=r"^answer: the data need a column `answer`"):
+        answers(completions=["1"])
+    with pytest.raises(InvalidValueError, match=r"^answer: 2 rows for 1 completions"):
+        answers(completions=["1"], answer=["1", "2"])

@@ -244,7 +244,7 @@ def test_a_function_may_take_for_ever(write_spec, verifier, seconds):
         "import time\ndef reward(completions, **_):\n    time.sleep(0.1)\n    return [1]"
     )
     reward = load_reward({"reward": spec, "timeout_s": seconds}, verifier=verifier)
-    assert (called(reward, ["a"]), reward.failures) == ([1.0], {})
+    assert (called(reward, ["a"], PROBLEMS[:1]), reward.failures) == ([1.0], {})
 
 
 def test_tests_and_a_function_of_ones_own_together(write_spec, verifier):

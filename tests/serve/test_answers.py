@@ -12,7 +12,7 @@ import pytest
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, Problem, Sample, TestCase
 from maxatk.verifier import CodeReward, Job, Verifier, VerifierSettings, compute_score
-from maxatk.verifier.remote import TOKEN_VARIABLE
+from maxatk.verifier.server_address import TOKEN_VARIABLE
 from runs import rows_of, scored, write_records
 from serving import HEALTH, answering, ask, served
 from verifier import attacks

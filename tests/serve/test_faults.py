@@ -1,5 +1,6 @@
 """`maxatk serve` that is flooded, killed, stopped and asked by slow clients: nothing hangs."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from maxatk.errors import SandboxError
-from maxatk.records import TestCase
+from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Verifier, remote
 from processes import family, kill, patience
 from serving import HEALTH, answering, ask, served
@@ -94,16 +95,48 @@ GOOD = {"outcome": "passed", "cpu_seconds": 0.1, "wall_seconds": 0.1, "peak_memo
         {"verdicts": [{"tests": [{**GOOD, "other": 1}] * 3}], "limits": {}},
     ],
 )
-def test_a_server_that_says_something_else_gives_no_verdict(monkeypatch, answer):
-    monkeypatch.setattr(remote, "_PATIENCE_SECONDS", 0.5)
+def test_a_server_that_says_something_else_gives_no_verdict(answer):
     data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     with (
-        answering(200, data, health=HEALTH) as (url, _),
+        answering(200, data, health=HEALTH) as (url, asked),
         Verifier(sandbox=[url]) as verifier,
     ):
         verdict = verifier.verify(SLOW, TESTS)
     assert verdict.reward is None
     assert "no verdict in the answer" in verdict.tests[0].stderr
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("status", [302, 500, 501, 505])
+def test_a_server_that_fails_is_not_asked_for_ever(status):
+    with (
+        answering(status, b"{}", health=HEALTH) as (url, asked),
+        Verifier(sandbox=[url]) as verifier,
+    ):
+        verdict = verifier.verify(SLOW, TESTS)
+    assert verdict.outcome is Outcome.INFRA_ERROR
+    assert f"{url}: status {status}" in verdict.tests[0].stderr
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
+def test_a_server_without_room_is_asked_until_the_patience_ends(monkeypatch, status):
+    monkeypatch.setattr(remote, "_PATIENCE_SECONDS", 3.0)
+    with (
+        answering(status, b"{}", health=HEALTH) as (url, asked),
+        Verifier(sandbox=[url]) as verifier,
+    ):
+        assert verifier.verify(SLOW, TESTS).reward is None
+    assert len(asked) > 3
+
+
+def test_servers_that_fail_cost_no_verdict_beside_one_that_works():
+    with contextlib.ExitStack() as servers:
+        failing = [servers.enter_context(answering(500, b"", health=HEALTH)) for _ in range(4)]
+        working = servers.enter_context(served(workers=1))
+        addresses = [*(url for url, _ in failing), working.url]
+        with Verifier(sandbox=addresses, workers=1) as verifier:
+            assert rewards(verifier, 4) == [1.0] * 4
 
 
 def test_a_server_that_hangs_is_left_for_another(monkeypatch):

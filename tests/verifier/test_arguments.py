@@ -1,15 +1,19 @@
 """Bad arguments of the verifier and of its rewards are refused by name; a fork has its own."""
 
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, SandboxError
 from maxatk.records import TestCase
+from maxatk.rewards import load_reward
+from maxatk.serve.settings import ServeSettings
 from maxatk.verifier import (
     CodeReward,
     Job,
@@ -17,9 +21,11 @@ from maxatk.verifier import (
     Verifier,
     VerifierSettings,
     compute_score,
+    compute_scores,
     extract_code,
 )
 from processes import family, patience, still_alive
+from serving import HEALTH, answering
 
 ONE = TestCase(input="1\n", output="1\n")
 TRUTH = [ONE.to_json()]
@@ -45,6 +51,9 @@ def refused(message):
         ("sandbox", "node1:8080", "addresses such as http://host:8080"),
         ("sandbox", "http://[x", "addresses such as http://host:8080"),
         ("sandbox", ["http://x:y"], "addresses such as http://host:8080"),
+        ("sandbox", "http://a..b:8080", "addresses such as http://host:8080"),
+        ("sandbox", "http://node1:8080/a b", "addresses such as http://host:8080"),
+        ("sandbox", "http://node1:8080/ü", "addresses such as http://host:8080"),
     ],
 )
 def test_a_setting_of_another_type_is_refused(field, value, allowed):
@@ -64,6 +73,35 @@ def test_settings_of_recipes_are_refused_too(field, value):
 def test_a_single_address_may_stand_by_itself():
     with pytest.raises(SandboxError, match=r"http://127.0.0.1:9: the server cannot be reached"):
         Verifier(sandbox="http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("token", ["a secret token", "secret\ntoken", "secret-tökén"])
+def test_a_token_that_no_header_takes_is_refused_and_not_shown(monkeypatch, token):
+    monkeypatch.setenv("MAXATK_TOKEN", token)
+    for setting_up in (lambda: Verifier(sandbox="http://127.0.0.1:9"), ServeSettings):
+        with refused("MAXATK_TOKEN: must have letters") as caught:
+            setting_up()
+        assert "secret" not in str(caught.value)
+
+
+WRONG_HEALTH = [
+    [1],
+    {},
+    {**HEALTH, "workers": -3},
+    {**HEALTH, "workers": "3"},
+    {**HEALTH, "isolation": 5},
+    {**HEALTH, "limits": {"time_limit": math.inf, "memory_limit": 1}},
+    {**HEALTH, "limits": {"time_limit": 1.0}},
+]
+
+
+@pytest.mark.parametrize("health", WRONG_HEALTH)
+def test_a_server_that_is_another_program_is_refused(health):
+    with (
+        answering(200, b"{}", health=health) as (url, _),
+        pytest.raises(SandboxError, match="is no `maxatk serve`"),
+    ):
+        Verifier(sandbox=url)
 
 
 def test_a_token_is_not_shown_in_a_refusal():
@@ -130,6 +168,56 @@ def test_a_completion_is_text_or_messages(verifier, completion):
         compute_score("d", completion, TRUTH)
 
 
+@pytest.mark.parametrize("values", [5, "x", b"x", {"x": 1}, iter(["x"])])
+def test_the_columns_of_a_reward_are_lists(verifier, values):
+    rewards = (CodeReward(verifier), load_reward(["binary", "visible_tests"], verifier=verifier))
+    for reward in rewards:
+        for completions in (None, values):
+            with refused("completions: must be a list with one value a completion, got "):
+                reward(prompts=["p"], completions=completions, tests=[[ONE]])
+        with refused("prompts: must be a list with one value a completion, got "):
+            reward(prompts=values, completions=[ECHO], tests=[[ONE]])
+        with refused("prompts: 2 rows for 1 completions"):
+            reward(prompts=["a", "b"], completions=[ECHO], tests=[[ONE]])
+    for name in ("tests", "compare", "time_limit_s", "checker", "environments"):
+        with refused(f"{name}: must be a list with one value a completion, got "):
+            rewards[0](completions=[ECHO], **{"tests": [[ONE]], name: values})
+        with refused(f"{name}: 2 rows for 1 completions"):
+            rewards[0](completions=[ECHO], **{"tests": [[ONE]], name: [None, None]})
+    columns = {"data_sources": ["d"], "solution_strs": [ECHO], "ground_truths": [TRUTH]}
+    for name in columns:
+        for value in (None, values):
+            with refused(f"{name}: must be a list with one value a completion, got "):
+                compute_scores(**{**columns, name: value}, extra_infos=[None])
+
+
+def test_columns_may_be_arrays(verifier):
+    reward = CodeReward(verifier)
+    tests = np.empty(1, dtype=object)
+    tests[0] = [ONE]
+    assert reward(np.array(["p"]), np.array([ECHO]), tests=tests) == [1.0]
+    assert reward([], (ECHO,), tests=([ONE],)) == [1.0]  # without prompts
+
+
+def test_a_reward_is_made_of_a_verifier(verifier):
+    with refused("verifier: must be a Verifier, got None"):
+        CodeReward(None)
+    with refused("verifier: must be a Verifier, got None"):
+        load_reward("binary", verifier=None)
+    with refused("binary: must be True or False, got 'no'"):
+        CodeReward(verifier, binary="no")
+    with refused("workers: must be an integer of 1 or more, got [1]"):
+        compute_score("d", ECHO, TRUTH, workers=[1])
+    with refused("unfinished_thought: unknown value '[]'"):
+        compute_score("d", ECHO, TRUTH, unfinished_thought=[])
+
+
+def test_the_content_of_a_message_is_text_or_parts(verifier):
+    message = {"role": "assistant", "content": 5}
+    with refused("content: must be text or a list of parts, got 5"):
+        CodeReward(verifier)(completions=[[message]], tests=[[ONE]])
+
+
 @pytest.mark.parametrize("tests", [5, None, "[]", [5], [[ONE]], {"input": "1"}])
 def test_rows_without_tests_are_refused(verifier, tests):
     with refused("tests: must be a list of tests in each row, got "):
@@ -146,6 +234,56 @@ def test_a_ground_truth_without_tests_is_named(truth):
 def test_a_language_is_one_of_the_names(name):
     with refused("language: unknown value"):
         extract_code(ECHO, language=name)
+
+
+@pytest.mark.parametrize("call", ["", "add(", "x = add(1)", "add(1); add(2)", "add('\0')"])
+def test_a_call_that_no_program_could_answer_is_refused(call):
+    with refused(f"TestCase(call={call!r}): call must be an expression of Python: "):
+        Job("", (TestCase(call=call, output="1"),))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "",
+        "x = 1",
+        "def check(:",
+        "def check(candidate):\n    candidate == 1",
+        "async def check(candidate):\n    assert candidate(1) == 2",
+        "def check(candidate):\n    assert candidate(1) == 2\n    yield",
+        "assert '\ud800'",
+    ],
+)
+def test_a_check_that_passes_every_program_or_none_is_refused(check):
+    with refused(f"TestCase(check={check!r:.80}): check must be Python with an assert"):
+        Job("", (TestCase(check=check),), entry_point="add")
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "assert add(1) == 2",
+        "def check(f):\n    def cases():\n        yield 1\n    assert f(*cases()) == 2",
+        "def check(f):\n    if f(1) != 2:\n        raise ValueError",
+        "import functools\n@functools.cache\ndef check(f):\n    assert f(1) == 2",
+        "check = lambda f: ok(f(1) == 2)\ndef ok(holds):\n    assert holds",
+    ],
+)
+def test_checks_of_other_forms_decide(verifier, check):
+    for program, reward in {"def add(x): return x + 1": 1.0, "def add(x): return x": 0.0}.items():
+        verdict = verifier.verify(program, [TestCase(check=check)], entry_point="add")
+        assert verdict.reward == reward
+
+
+@pytest.mark.parametrize("name", ["add(", "\0", "add; add"])
+def test_an_entry_point_that_no_program_has_is_refused(name):
+    with refused("entry_point: must be an expression of Python, got "):
+        Job("", (TestCase(check="assert add(1) == 2"),), entry_point=name)
+
+
+def test_blanks_around_a_call_do_not_count(verifier):
+    test = TestCase(call="  add(1) ", output="2")
+    assert verifier.verify("def add(x): return x + 1", [test]).reward == 1.0
 
 
 def test_limits_name_the_value():

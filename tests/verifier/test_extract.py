@@ -104,8 +104,11 @@ CHAIN = "".join(f"{PY}def f{i}(x):\n    return f{i + 1}(x)\n{END}" for i in rang
         PY + "(" * 16_000 + "\n" + END + ADD,
         CHAIN + f"{PY}def add(x):\n    return f0(x)\n{END}",
         f"{PY}def add(x): ...\n{END}" * 5_000,
+        PY + "x = 1\n" * 100_000 + "s = '''\n" + "``` Some words.\n" * 50_000,
+        "``` Some words.\n" * 50_000,
+        f"{PY}{PY}" * 20_000,
     ],
-    ids=range(14),
+    ids=range(17),
 )
 def test_extraction_takes_linear_time(text):
     start = time.process_time()

@@ -10,7 +10,7 @@ import maxatk
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.verifier import CodeReward, VerifierSettings, extract_code
-from maxatk.verifier.fences import longest_program
+from maxatk.verifier.python_source import longest_program
 from processes import patience
 from runs import scored
 

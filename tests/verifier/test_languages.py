@@ -199,6 +199,13 @@ FOUND = [
     (ADD, ADD),
     (f"<think>\n{CPP}int main() {{}}\n{END}</think>\n{CPP}{ADD}{END}", ADD),
     (f"<answer>\n{CPP}{ADD}{END}</answer>", ADD),
+    # fences that end a block with words beside them, or as they open the next one
+    (f"{CPP}int main() {{}}\n``` It does nothing.\nBetter:\n{CPP}{ADD}{END}", ADD),
+    (f"{CPP}{ADD}``` It adds.\n", ADD),
+    (f"{CPP}{ADD.rstrip()}```\nIt adds.\n", ADD),
+    (f"```\n{ADD.rstrip()}```\nIt adds.\n", ADD),
+    (f"{CPP}int main() {{}}\n{CPP}{ADD}{END}", ADD),
+    (f"```markdown\nHere it is:\n{CPP}{ADD}{END}Done.\n```\n", ADD),
     ("I do not know.", "I do not know."),
 ]
 

@@ -44,17 +44,12 @@ def test_columns_of_the_dataset_are_used(verifier):
     assert values == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_a_failure_of_the_verifier_is_none_and_not_zero():
-    class Broken:
-        def verify_many(self, jobs):
-            return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
-
-        def program_of(self, completion, entry_point, language):
-            return Extracted(completion)
-
+def test_a_failure_of_the_verifier_is_none_and_not_zero(verifier):
+    tests = [[TestCase(input="", output="")]]
     for binary in (False, True):
-        reward = CodeReward(Broken(), binary=binary)  # type: ignore[arg-type]
-        assert reward(completions=["x"], tests=[[TestCase(input="", output="")]]) == [None]
+        reward = CodeReward(verifier, binary=binary)
+        assert reward(completions=["x = 1"], tests=tests, checker=["def check(:"]) == [None]
+        assert reward.verdicts[0].outcome is Outcome.INFRA_ERROR
 
 
 def test_a_missing_column_is_named(verifier):

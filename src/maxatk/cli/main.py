@@ -8,7 +8,7 @@ import importlib
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from maxatk.cli.arguments import merged_flags
@@ -118,7 +118,8 @@ COMMANDS: dict[str, CommandRow] = {
     ),
 }
 """The commands by name, in the order of the help. tyro makes flags of what the module of one has:
-`command`, a function that does it or several by name, or `Command`, a dataclass with a `run`."""
+`command`, a function that does it, or `Command`, a dataclass with a `run`, or `COMMANDS`, several
+functions by name."""
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("matplotlib", "jinja2", "pandas"), ("report",)),
@@ -173,12 +174,17 @@ def _run(arguments: list[str]) -> int:
     except ImportError:
         return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
     row = COMMANDS[name]
-    description = f"{row.about.capitalize()}." if row.nested else None
     try:
-        # A function has done its work when its flags are read; a dataclass then runs.
         switches = None if row.nested else row.switches
         flags = merged_flags(flags, lists=row.lists, switches=switches)
-        command = tyro.cli(entry(name), prog=f"maxatk {name}", description=description, args=flags)
+        chosen = inner_commands(name).get(flags[0]) if row.nested and flags else None
+        if chosen is not None:  # by itself, because tyro's errors would name it `maxatk check`
+            name = f"{name} {flags.pop(0)}"
+        description = f"{row.about.capitalize()}." if row.nested and chosen is None else None
+        # A function has done its work when its flags are read; a dataclass then runs.
+        command = tyro.cli(
+            chosen or entry(name), prog=f"maxatk {name}", description=description, args=flags
+        )
         if command is not None:
             command.run(flags)
     except BrokenPipeError:
@@ -206,7 +212,19 @@ def _print_help() -> None:
 def entry(name: str) -> Any:
     """Return what tyro makes a command of; only its own module is imported."""
     module = importlib.import_module(f"maxatk.cli.{name}")
+    if COMMANDS[name].nested:
+        from maxatk.cli.flags import one_of
+
+        return one_of(module.COMMANDS)
     return getattr(module, "command", None) or module.Command
+
+
+def inner_commands(name: str) -> Mapping[str, Callable[..., Any]]:
+    """Return the commands of a command that is nested, by name."""
+    commands: Mapping[str, Callable[..., Any]] = importlib.import_module(
+        f"maxatk.cli.{name}"
+    ).COMMANDS
+    return commands
 
 
 def _remedy(row: CommandRow, package: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from maxatk.cli.flags import MapFlag, one_of
+from maxatk.cli.flags import MapFlag
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, say_aside, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
@@ -250,16 +250,14 @@ def select(
     )
 
 
-command = one_of(
-    {
-        "list": list_benchmarks,
-        "show": show,
-        "prepare": prepare_files,
-        "check": check,
-        "select": select,
-        "export": export,
-    }
-)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_benchmarks,
+    "show": show,
+    "prepare": prepare_files,
+    "check": check,
+    "select": select,
+    "export": export,
+}
 
 
 def _sets(

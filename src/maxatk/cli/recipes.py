@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from maxatk.cli.flags import one_of
 from maxatk.cli.output import OutputFormat, emit, shown
 from maxatk.settings import find_recipe, packaged_recipes
 
@@ -44,4 +44,4 @@ def _about(path: Path) -> str:
     return re.split(r"(?<=[.?])\s+(?=[A-Z`\[])", text)[0]
 
 
-command = one_of({"list": list_recipes, "show": show_recipe})
+COMMANDS: dict[str, Callable[..., None]] = {"list": list_recipes, "show": show_recipe}

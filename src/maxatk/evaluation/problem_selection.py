@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from maxatk.check import require
@@ -38,12 +39,12 @@ def select_problems(
     results = results_of_folder(run, ks=[k])
     source = problems or results.recorded("problems_file")
     if source is None:
-        raise MissingFileError(f"problems: {str(run)!r} does not say where its problems are")
+        raise MissingFileError(
+            f"problems: {str(run)!r} does not say where its problems are; name their file"
+        )
     values = dict(zip(results.ids, results.per_problem.values["max@k"][k], strict=True))
     candidates = [problem for problem in load_problems(str(source)) if problem.id in values]
-    recorded = results.recorded("settings.problems.sha256")
-    if len(candidates) != len(values) or recorded not in (None, problems_digest(candidates)):
-        raise DataError(f"problems: are not those that {str(run)!r} was run on")
+    _refuse_others(candidates, results, run)
     lower_bound = "" if above is None else f"{above:g} < "
     rule = f"{lower_bound}max@{k} < {below:g} of {_drawn_by(results, run)}"
     chosen = []
@@ -52,6 +53,27 @@ def select_problems(
         if value is not None and least < value < below:
             chosen.append(_with_selection(problem, rule))
     return chosen
+
+
+def _refuse_others(candidates: Sequence[Problem], results: Results, run: str | Path) -> None:
+    """Raise DataError for problems that are not those of a run.
+
+    A run of rewards that were there already knows the ids of its problems alone.
+    """
+    missing = set(results.ids) - {problem.id for problem in candidates}
+    if missing:
+        raise DataError(
+            f"problems: are not those that {str(run)!r} was run on: they lack "
+            f"{len(missing)}, such as {min(missing)!r}"
+        )
+    if results.recorded("settings.rewards") is not None:
+        return
+    recorded = results.recorded("settings.problems.sha256")
+    if recorded not in (None, problems_digest(candidates)):
+        raise DataError(
+            f"problems: are not those that {str(run)!r} was run on: their ids are, and their "
+            "prompts, tests or order are others"
+        )
 
 
 def _drawn_by(results: Results, run: str | Path) -> str:

@@ -66,7 +66,10 @@ def read_problems(
         by_id = problems_by_id(problems[:limit], source="problems")
     for problem in by_id.values():
         if problem.tests:
-            problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
+            try:
+                problem_job("", problem)  # what no verifier takes is refused now, not in the middle
+            except InvalidValueError as error:
+                raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
     return by_id
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from maxatk.check import positive, require, whole
+from maxatk.check import column, positive, require, whole
 from maxatk.conversations import completion_text
 from maxatk.errors import (
     DataError,
@@ -22,10 +22,11 @@ from maxatk.errors import (
 from maxatk.records import Problem
 from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
-from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, prose
+from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, is_bound, prose
 from maxatk.rewards.reward import RewardFailure
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.reasoning import opening_of, read_answer
+from maxatk.verifier.rewards import one_prompt_each
 
 Form: TypeAlias = Literal["box", "tag", "prose"]
 """Where an answer stands: in a box, in a tag `<answer>`, or anywhere in the text."""
@@ -93,21 +94,19 @@ class AnswerReward:
         self,
         prompts: Sequence[Any] | None = None,
         completions: Sequence[Any] = (),
-        answer: Sequence[str | float] = (),
+        answer: Sequence[str | float] | None = None,
         **_unused: Any,
     ) -> list[float]:
         """Return 1.0 or 0.0 for each completion; `answer` is a column of texts or numbers.
 
         Raises RewardFailure for an expected answer that is not mathematics, InvalidValueError for
-        one that is neither text nor a number.
+        one that is neither text nor a number, and for columns that are no lists of one length.
         """
-        if len(answer) != len(completions):
-            raise InvalidValueError(
-                f"answer: {len(answer)} rows for {len(completions)} completions; the data need a "
-                "column `answer`"
-            )
-        if prompts is None or len(prompts) != len(completions):
-            prompts = [None] * len(completions)
+        column("completions", completions)
+        if answer is None:
+            raise InvalidValueError("answer: the data need a column `answer`")
+        column("answer", answer, len(completions))
+        prompts = one_prompt_each(prompts, len(completions))
         gold_answers = [_gold_text(gold, field="answer") for gold in answer]
         self._understand(gold_answers)
         pairs = [
@@ -134,6 +133,8 @@ class AnswerReward:
             return False
         gold = formula(gold)
         if box.content is not None:
+            if is_bound(box.content, gold):
+                return False
             content = formula(box.content)
             joined = ", ".join(map(formula, box.joined)) if len(box.joined) > 1 else None
             return _same_text(content, gold) or _Pair(gold, content, "box", joined=joined)

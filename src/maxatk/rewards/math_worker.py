@@ -16,6 +16,7 @@ _MEMORY = 4 << 30  # bytes of address space
 _MARKED = re.compile(r"(?<!\\)\$|\\boxed")  # says itself where its formula is
 _WORDS = re.compile(r"[A-Za-z]{3,}\b(?!\()|\d\s+[A-Za-z][\w./^]*\Z|[€£¥]")  # 18 dollars, 2 m^2
 _POWER = re.compile(r"\A([+-]?[\d.]+)[eE]([+-]?\d+)\Z")  # 1e-05, as Python writes a number
+_FULL_STOP = re.compile(r"(?<=[^.\s])\s*\.\Z")  # of a sentence
 _THIN_SPACE = re.compile(r"(?<=\d)\\[,;:! ](?=\d{3}(?!\d))")  # 12\,345
 
 
@@ -107,7 +108,8 @@ def _has_several(value: Any) -> bool:
 
 
 def _plain_number(text: str) -> str:
-    return _POWER.sub(r"\1*10^{\2}", _THIN_SPACE.sub("", text.strip()))
+    text = _FULL_STOP.sub("", text.strip())
+    return _POWER.sub(r"\1*10^{\2}", _THIN_SPACE.sub("", text))
 
 
 if __name__ == "__main__":

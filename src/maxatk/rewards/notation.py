@@ -15,6 +15,8 @@ _SIGNS = {
     "\N{DOT OPERATOR}": r"\cdot ",
     "\N{DIVISION SIGN}": r"\div ",
 }
+# As wide as a Chinese character: digits, letters, brackets and commas.
+_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _SIGN = re.compile("[" + "".join(_SIGNS) + "]")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _RAISED_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
@@ -32,17 +34,29 @@ _ABOUT = re.compile(r"\A\s*≈\s*")
 # The ends of formulas in prose.
 _DELIMITER = re.compile(r"((?<!\\)\$+|\\[()\[\]])")
 # "Answer:42", "Answer:**42**", "**Answer:**42" and "####42" of GSM8K.
-_COLON = re.compile(r"(?<=[A-Za-z*])(:\*{0,3})(?=[-+(]?\d)")
+_COLON = re.compile(r"(?:(?<=[^\W\d_])|(?<=\*))(:\*{0,3})(?=[-+(]?\d)")
+# A number right behind a letter of a script without blanks, as in Chinese, or of another language.
+_BEHIND_LETTER = re.compile("(?<=[\u0400-\u1fff\u3040-\u9fff\uac00-\ud7af])(?=[-+]?[0-9])")
 _HASHES = re.compile(r"(?<!#)(#{2,})(?=[-+]?\d)")
 _QUOTES = re.compile("[`\"'≈]")
 _BRACKETS = re.compile(r"\A\s*\(([-+]?\d+(?:\.\d+)?)\)\s*\Z")  # of one number
+_RELATION = re.compile(r"[<>≠≤≥]|\\(?:neq?|not|geq?|leq?|geqslant|leqslant|gt|lt)(?![A-Za-z])")
+
+
+def is_bound(text: str, gold: str) -> bool:
+    r"""Say whether an answer begins as `\geq 2` does and the expected one has no such sign.
+
+    math-verify reads the number alone.
+    """
+    begins = _RELATION.match(text.lstrip(" $"))
+    return begins is not None and _RELATION.search(gold) is None
 
 
 def formula(text: str) -> str:
     """Return a formula with its signs of Unicode as LaTeX."""
     if text.isascii():
         return text
-    text = _ABOUT.sub("", text)
+    text = _ABOUT.sub("", text.translate(_WIDE))
     text = _FRACTION.sub(lambda match: r"\frac{{{}}}{{{}}}".format(*_parts(match)), text)
     text = _ROOT.sub(_root, text)
     for root, macro in _ROOTS.items():
@@ -62,8 +76,9 @@ def prose(text: str) -> str:
         elif in_formula:
             pieces.append(formula(piece))
         else:
-            piece = piece.replace("\N{MINUS SIGN}", "-")
-            pieces.append(_HASHES.sub(r"\1 ", _COLON.sub(r"\1 ", piece)))
+            piece = piece.replace("\N{MINUS SIGN}", "-").translate(_WIDE)
+            piece = _BEHIND_LETTER.sub(" ", _COLON.sub(r"\1 ", piece))
+            pieces.append(_HASHES.sub(r"\1 ", piece))
     return "".join(pieces)
 
 

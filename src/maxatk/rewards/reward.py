@@ -14,7 +14,7 @@ from concurrent import futures
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from maxatk.check import LARGEST, returned_list, returned_number, shown
+from maxatk.check import LARGEST, column, returned_list, returned_number, shown
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.functions import own_lines, said_by
 from maxatk.records import Outcome, Problem, Verdict
@@ -160,7 +160,10 @@ class Reward:
         """Return the reward of every completion, with the values of its parts unweighted.
 
         A part that has its `values_by_part` already, one a completion, is not called.
+        Raises InvalidValueError for prompts and completions that are no lists of one length.
         """
+        column("completions", completions)
+        column("prompts", prompts, len(completions))
         # Every part is called before any is counted: counting may stop the command.
         values = [
             values_by_part[part.name]

@@ -132,6 +132,7 @@ def load_reward(value: Any, *, verifier: Verifier, columns: Sequence[str] = ()) 
     Raises InvalidValueError for a value or a function that is not allowed, MissingFileError for a
     file that does not exist, MissingDependencyError without a package that is needed.
     """
+    require(isinstance(verifier, Verifier), "verifier", "a Verifier", verifier)
     return Reward([_part(spec, verifier, columns) for spec in read_spec(value)])
 
 

@@ -21,7 +21,7 @@ from maxatk.serve.answers import OK, TRY_AGAIN, Answer, RefusedError, answer, re
 from maxatk.serve.bodies import Message, Receive, body_of
 from maxatk.serve.work import Work, carry_out
 from maxatk.verifier import Verifier
-from maxatk.verifier.jobs import Limits
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.wire import CAPPED
 
 Send = Callable[[Message], Awaitable[None]]

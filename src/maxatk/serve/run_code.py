@@ -10,8 +10,9 @@ from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.serve.answers import OK, TRY_AGAIN, Answer, answer
 from maxatk.serve.work import Work
-from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.jobs import Job
 from maxatk.verifier.languages import LANGUAGES
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.running import RunJob
 from maxatk.verifier.wire import RequestLimits
 

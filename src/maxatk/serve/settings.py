@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import os
 
 from maxatk.check import require, whole
 from maxatk.errors import InvalidValueError
-from maxatk.verifier.remote import TOKEN_VARIABLE
+from maxatk.verifier.server_address import TOKEN_VARIABLE, token_here
 from maxatk.verifier.settings import VerifierSettings
 
 _SHORTEST_TOKEN = 16  # characters
@@ -53,8 +52,8 @@ class ServeSettings:
 
     @property
     def token(self) -> str:
-        """The token that clients have to send; "" where none is needed."""
-        return os.environ.get(TOKEN_VARIABLE, "")
+        """The token that clients have to send; "" where none is needed. Raises as `token_here`."""
+        return token_here()
 
 
 def _is_loopback(host: str) -> bool:

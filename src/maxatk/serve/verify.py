@@ -11,7 +11,8 @@ from maxatk.records import Verdict
 from maxatk.serve.answers import OK, Answer, answer
 from maxatk.serve.work import Work
 from maxatk.verifier import wire
-from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.jobs import Job
+from maxatk.verifier.limits import Limits
 
 _MOST_PROGRAMS = 10_000
 _MOST_TESTS = 100_000  # of all programs: each takes ten times its bytes once it is read

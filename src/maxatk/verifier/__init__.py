@@ -3,10 +3,12 @@
 See docs/verifier.md.
 """
 
+from maxatk.verifier.calls import called_name
 from maxatk.verifier.extract import extract_code
-from maxatk.verifier.jobs import Job, Limits, called_name, problem_job
+from maxatk.verifier.jobs import Job, problem_job
 from maxatk.verifier.languages import LANGUAGES
 from maxatk.verifier.languages_here import LanguageHere, languages_here
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.rewards import (
     CodeReward,
     binary_code_reward,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from maxatk.errors import SandboxError
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import Printed
+from maxatk.verifier.payloads import Printed
 from maxatk.verifier.sandbox_process import SandboxProcess
 
 CPU_SECONDS = 10.0

@@ -18,8 +18,8 @@ from maxatk.errors import SandboxError
 from maxatk.records import Outcome
 from maxatk.verifier.builder_process import CPU_SECONDS, WALL_SECONDS, Builder, Reply
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import MAX_SOURCE
 from maxatk.verifier.languages import LANGUAGES, Language
+from maxatk.verifier.payloads import MAX_SOURCE
 from maxatk.verifier.sandbox_process import new_uid
 from maxatk.verifier.toolchain import Toolchain, toolchain
 

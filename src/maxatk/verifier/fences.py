@@ -1,21 +1,23 @@
-"""Fenced blocks in what a language model wrote, and whether a text is a Python program."""
+"""Fenced blocks in what a language model wrote: three backticks or tildes, as in Markdown.
+
+Models end a block in ways that Markdown does not know: behind code on the same line, with a
+sentence behind the fence, or by opening the next block. Such a line may also be text of a program,
+as in a docstring, which is found out by reading the program up to there.
+"""
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
-import warnings
 from typing import NamedTuple
+
+from maxatk.verifier.python_source import LONGEST, MOST_ATTEMPTS, is_program
 
 PYTHON = re.compile(r"(?:i?python|py|pypy)[\d.]*", re.IGNORECASE)
 """The marks of a block in Python, with or without a version."""
 
-FILE = "<truncated program>"
-LONGEST = 1 << 14
-"""Characters of a text that is parsed; what is longer is left as it is."""
-MOST_ATTEMPTS = 32
-
+_MARKDOWN = ("markdown", "md")
+_ENDS_OF_C = ("}", ";")  # no text in a Python program ends so
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 _BLANK = " \t\u200b\u200c\u200d\u2060\ufeff"  # what may stand before a fence; some are not seen
 _BEHIND_LINE = re.compile(r"(?<=\n)")  # nothing else ends a line, as splitlines would have it
@@ -23,9 +25,6 @@ _QUOTED_FENCE = re.compile(r"^[ ]{0,3}>[ ]?[ \t]*(?:```|~~~)", re.MULTILINE)
 _PLAIN_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _QUOTE = re.compile(r"^[ ]{0,3}>[ ]?", re.MULTILINE)
 _ONE_LINE = re.compile(r"^[ \t]*```(?:python|py)[\d.]*[ \t]+([^`\n]+)```[ \t]*$", re.M | re.I)
-
-# A program of a model may hold an invalid escape; the warning would be about this file name alone.
-warnings.filterwarnings("ignore", module=re.escape(FILE))
 
 
 class Block(NamedTuple):
@@ -49,32 +48,28 @@ class Fences(NamedTuple):
     unclosed: str | None
 
 
-class _Fence(NamedTuple):
-    indent: str
-    mark: str  # of backticks or tildes
-    language: str
-
-
 def read_fences(text: str) -> Fences:
     """Return the blocks of a text, also those in a block of Markdown and in a quotation."""
     if _QUOTED_FENCE.search(text) and not _PLAIN_FENCE.search(text):
         text = _QUOTE.sub("", text)
-    fences = _read_fences(text)
-    if not fences.closed and fences.unclosed is None:
-        fences = Fences(_one_line_blocks(text), None)
-    closed: list[Block] = []
-    for block in fences.closed:
-        closed += _blocks_of_markdown(block) or [block]
-    return Fences(closed, fences.unclosed)
+    closed, unclosed = _blocks_of(text)
+    if not closed and unclosed is None:
+        closed = _one_line_blocks(text)
+    blocks: list[Block] = []
+    for block in closed:
+        blocks += _blocks_of_markdown(block) or [block]
+    return Fences(blocks, None if unclosed is None else unclosed.text)
 
 
 def _blocks_of_markdown(block: Block) -> list[Block]:
     """Return the blocks inside a block that is an answer as a whole, [] for any other block."""
-    if block.language not in ("markdown", "md", "") or "```" not in block.text:
+    if block.language not in (*_MARKDOWN, "") or "```" not in block.text:
         return []
     if not block.language and is_program(block.text):
         return []
-    inner = _read_fences(block.text).closed
+    inner, unclosed = _blocks_of(block.text)
+    if unclosed is not None and unclosed.language:
+        inner.append(unclosed)  # what looked like the end of the outer block was its end
     return [part._replace(start=block.start, end=block.end) for part in inner]
 
 
@@ -86,129 +81,158 @@ def _one_line_blocks(text: str) -> list[Block]:
     ]
 
 
-def _read_fences(text: str) -> Fences:
-    """Return language and text of each closed block, and the text of one left open.
-
-    A fence after text on its line or indented by four more, and a first one without a language,
-    which the prompt may have opened, closes what is a program up to there; else it opens a block.
-    """
-    closed: list[Block] = []
-    opened: _Fence | None = None
-    content: list[str] = []
-    attempts = MOST_ATTEMPTS
-    start = 0  # of the block that is open
-    line_start = 0
+def _blocks_of(text: str) -> tuple[list[Block], Block | None]:
+    """Return the closed blocks of a text, and the one left open."""
+    reader = _Reader()
+    start = 0
     for line in _BEHIND_LINE.split(text):
-        line_end = line_start + len(line)
-        before, fence = _fence(line)
-        if fence is None:
-            content.append(line)
-            line_start = line_end
-            continue
-        if opened is None:
-            closes = not closed and not fence.language
-            must_parse = True
-        else:
-            closes = fence.mark.startswith(opened.mark) and not fence.language
-            deeper = len(fence.indent) > len(opened.indent) + 3  # as in the docstring of a function
-            in_docstring = deeper and PYTHON.fullmatch(opened.language) is not None
-            must_parse = bool(before) or in_docstring
-        if closes and must_parse:
-            attempts -= 1
-            closes = attempts >= 0 and is_program(textwrap.dedent("".join(content) + before))
-        if closes:
-            if before:
-                content.append(before.rstrip() + "\n")
-            # What stands behind the mark, such as a special token, is outside of the block.
-            mark_end = line_start + line.rfind(fence.mark) + len(fence.mark)
-            closed.append(_block(opened, content, start, mark_end))
-            opened = None
-            content = []
-            start = mark_end
-        elif opened is None:
-            opened = fence
-            content = []
-            start = line_start + len(before)
-        else:
-            content.append(line)
-        line_start = line_end
-    unclosed = None if opened is None else _block(opened, content, start, len(text)).text
-    return Fences(closed, unclosed)
+        reader.read(line, start)
+        start += len(line)
+    return reader.closed, reader.unclosed(len(text))
 
 
-def _block(opened: _Fence | None, content: list[str], start: int, end: int) -> Block:
-    """Return a block, whose lines lose the indentation of the fence if the first one has it."""
-    indent, _, language = opened or _Fence("", "", "")
-    first = next((line for line in content if line.strip()), "")
-    if not first.startswith(indent):
-        indent = ""
-    if first.startswith("%%"):  # a command of a notebook, such as %%writefile
-        content = content[content.index(first) + 1 :]
-    text = "".join(line.removeprefix(indent) for line in content)
-    return Block(language.lower(), text, start, end)
+class _Fence(NamedTuple):
+    """A line with a fence: its `mark` of backticks or tildes, which starts at a place of the line.
+
+    `before` and `behind` are what else is on the line.
+    """
+
+    before: str
+    mark: str
+    behind: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        """Where the mark ends on its line."""
+        return self.start + len(self.mark)
+
+    @property
+    def follows_text(self) -> bool:
+        """Whether more than blanks stand before it."""
+        return bool(self.before.strip(_BLANK))
+
+    @property
+    def indent(self) -> str:
+        """The blanks before it, "" where text stands there."""
+        return "" if self.follows_text else self.before
+
+    @property
+    def language(self) -> str:
+        """The first word behind it, which may stand in braces or behind a blank."""
+        match = _LANGUAGE.match(self.behind.lstrip(" \t{."))
+        return match[0] if match else ""
+
+    @property
+    def opens(self) -> bool:
+        """Whether what stands behind it names the language of a block, and is no sentence."""
+        if not self.language or PYTHON.fullmatch(self.language):
+            return bool(self.language)
+        words = self.behind.strip()
+        several = " " in words and (words[0].isupper() or self.behind.startswith(" "))
+        return words.isascii() and not several and not words.endswith((".", ":", "!", "?"))
 
 
-def _fence(line: str) -> tuple[str, _Fence | None]:
-    """Return the text before the fence at the end of a line, and the fence, if there is one."""
+def _fence(line: str) -> _Fence | None:
+    """Return the fence at the beginning or at the end of a line, None without one."""
     body = line.lstrip(_BLANK)
     if body.startswith(("```", "~~~")):
-        behind_mark = body.lstrip(body[0])
-        if "`" in behind_mark:
-            return "", None
-        language = _LANGUAGE.match(behind_mark.lstrip(" \t{."))
-        mark = body[: len(body) - len(behind_mark)]
-        return "", _Fence(line[: -len(body)], mark, language[0] if language else "")
-    before, mark, language_text = line.rstrip().rpartition("```")
-    if not mark or "```" in before.rstrip("`"):
-        return "", None
-    if not _LANGUAGE.fullmatch(language_text.strip()):
-        return "", None
-    text = before.rstrip("`")
-    return text, _Fence("", "`" * (3 + len(before) - len(text)), language_text.strip())
-
-
-def is_program(text: str) -> bool:
-    """Say whether Python can parse a text and finds more in it than words."""
-    tree = parsed(text)
-    return tree is not None and any(not _is_prose(node) for node in tree.body)
-
-
-def _is_prose(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Expr):
-        return not isinstance(node.value, (ast.Call, ast.Await))
-    return isinstance(node, ast.AnnAssign) and node.value is None  # such as "Note: this"
-
-
-def parsed(text: str) -> ast.Module | None:
-    """Return the syntax tree of a text; None for one that is too long or no Python."""
-    if len(text) > LONGEST:
+        behind = body.lstrip(body[0])
+        if "`" in behind:  # code in a line of text
+            return None
+        blanks = line[: len(line) - len(body)]
+        mark = body[: len(body) - len(behind)]
+        return _Fence(blanks, mark, behind, len(blanks))
+    before_last, last, behind = line.rstrip().rpartition("```")
+    before = before_last.rstrip("`")
+    if not last or "```" in before or not _LANGUAGE.fullmatch(behind.strip()):
         return None
-    try:
-        return ast.parse(text, filename=FILE)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    return _Fence(before, before_last[len(before) :] + last, behind, len(before))
 
 
-def longest_program(text: str) -> str:
-    """Return the longest prefix of whole lines that Python can parse, or the text without one.
+class _Reader:
+    """Reads a text line by line: `closed` are its blocks so far, and one may be open."""
 
-    No prefix that holds the line of a syntax error can be parsed, so that each attempt ends before
-    the error of the last one. Attempts and characters are bounded.
-    """
-    if len(text) > LONGEST:
-        return text
-    lines = text.split("\n")
-    for _ in range(MOST_ATTEMPTS):
-        while lines and not lines[-1].strip():
-            lines.pop()
-        if not lines:
-            break
-        try:
-            ast.parse("\n".join(lines), filename=FILE)
-        except SyntaxError as error:
-            del lines[min((error.lineno or 1) - 1, len(lines) - 1) :]
-        except (ValueError, RecursionError, MemoryError):
-            break
+    def __init__(self) -> None:
+        self.closed: list[Block] = []
+        self._opened: _Fence | None = None
+        self._lines: list[str] = []  # of the block that is open, or since the last one
+        self._length = 0  # of them in characters
+        self._has_long_string = False  # of several lines, such as a docstring: one begins in them
+        self._start = 0  # of the block that is open
+        self._attempts = MOST_ATTEMPTS
+
+    def read(self, line: str, line_start: int) -> None:
+        """Read the next line, which starts at a place of the text."""
+        fence = _fence(line)
+        if fence is None:
+            self._add(line)
+        elif self._is_end(fence):
+            if fence.follows_text:
+                self._add(fence.before.rstrip() + "\n")
+            # What stands behind the mark, such as a special token, is outside of the block.
+            mark_end = line_start + fence.end
+            self.closed.append(self._block(mark_end))
+            self._begin(fence if fence.opens else None, mark_end)
+        elif self._opened is None:
+            self._begin(fence, line_start + (fence.start if fence.follows_text else 0))
         else:
-            return "\n".join(lines) + "\n"
-    return text
+            self._add(line)
+
+    def unclosed(self, text_end: int) -> Block | None:
+        """Return the block that is open at the end of the text, None where none is."""
+        return None if self._opened is None else self._block(text_end)
+
+    def _begin(self, fence: _Fence | None, start: int) -> None:
+        """Begin a block, or the text behind one where there is no fence."""
+        self._opened = fence
+        self._lines = []
+        self._length = 0
+        self._has_long_string = False
+        self._start = start
+
+    def _add(self, line: str) -> None:
+        self._lines.append(line)
+        self._length += len(line)
+        if '"""' in line or "'''" in line:
+            self._has_long_string = True
+
+    def _is_end(self, fence: _Fence) -> bool:
+        """Say whether a fence ends a block: the open one, or one that the prompt has opened."""
+        opened = self._opened
+        if opened is None:
+            return not self.closed and not fence.opens and self._is_program(fence)
+        if not fence.mark.startswith(opened.mark):
+            return False
+        if opened.language.lower() in _MARKDOWN:
+            return not fence.opens and not fence.follows_text  # else it begins a block in this one
+        if opened.language and PYTHON.fullmatch(opened.language) is None:
+            return True
+        # From here on what is open may be Python, whose strings and comments may hold a fence.
+        if fence.follows_text:
+            ends_c = fence.before.rstrip().endswith(_ENDS_OF_C)
+            return not fence.opens and (ends_c or self._is_program(fence))
+        is_deeper = bool(opened.language) and len(fence.indent) > len(opened.indent) + 3
+        may_be_text = self._has_long_string and (is_deeper or fence.language != "")
+        return not may_be_text or self._is_program(fence)
+
+    def _is_program(self, fence: _Fence) -> bool:
+        """Say whether what is open is a program up to a fence; of many fences, of the first."""
+        if self._attempts == 0 or self._length > LONGEST:
+            return False
+        self._attempts -= 1
+        before = fence.before if fence.follows_text else ""
+        return is_program(textwrap.dedent("".join(self._lines) + before))
+
+    def _block(self, end: int) -> Block:
+        """Return what is open; its lines lose the indentation of the fence if the first has it."""
+        indent = self._opened.indent if self._opened else ""
+        language = self._opened.language if self._opened else ""
+        lines = self._lines
+        first = next((line for line in lines if line.strip()), "")
+        if not first.startswith(indent):
+            indent = ""
+        if first.startswith("%%"):  # a command of a notebook, such as %%writefile
+            lines = lines[lines.index(first) + 1 :]
+        text = "".join(line.removeprefix(indent) for line in lines)
+        return Block(language.lower(), text, self._start, end)

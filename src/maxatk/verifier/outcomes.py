@@ -2,100 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import signal
 from collections.abc import Sequence
 
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
-from maxatk.verifier import jobs, rules
+from maxatk.verifier import rules
 from maxatk.verifier.builds import Built
+from maxatk.verifier.calls import expected_value
 from maxatk.verifier.encoded import printed_excerpt, value_excerpt
 from maxatk.verifier.extract import Refusal
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import MAX_SOURCE, Job, Limits, Payload, Printed
-from maxatk.verifier.languages import Language, language_named
+from maxatk.verifier.jobs import Job
+from maxatk.verifier.languages import language_named
+from maxatk.verifier.limits import Limits
+from maxatk.verifier.payloads import checker_payload, payload
+from maxatk.verifier.program_runs import (
+    OWN_SIGNALS,
+    CompileError,
+    Program,
+    ProgramRun,
+    run_program,
+)
 from maxatk.verifier.running import RunJob
-from maxatk.verifier.sandbox_process import SandboxDiedError
 from maxatk.verifier.zygote_process import Zygote
 
-_COMPILE_SECONDS = 10.0
 _MAX_PRINTED = 1 << 26  # bytes of all tests of a program together, or what is expected of them
-_SLACK_SECONDS = 30.0  # what a loaded machine may need beyond the limits, before we call it dead
-# What a program's own process can die of; it can send no signal, so any other came from outside.
-_OWN_SIGNALS = {
-    signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV,
-    signal.SIGSYS, signal.SIGPIPE, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
-    signal.SIGXCPU, signal.SIGXFSZ,
-}  # fmt: skip
 _CHECKER_LIMITS = Limits(time_limit=10.0, output_limit=1 << 20)
-
-
-@dataclasses.dataclass(frozen=True)
-class _TestRun:
-    """One run of the program, as its process reported it.
-
-    `status` is the wait status of the process, `ending` what ended it (see `protocol`), `cpu` and
-    `wall` are seconds, `memory` bytes. `printed` is where its output lies, empty unless it ended
-    well; `complaint` is an excerpt of its standard error.
-    """
-
-    status: int
-    ending: int
-    cpu: float
-    wall: float
-    memory: int
-    printed: Printed
-    complaint: str
-
-    def result(self, outcome: Outcome, remark: str = "", got: str = "") -> TestResult:
-        """Return the test's result; the remark stands where the program wrote nothing to stderr."""
-        stderr = self.complaint or remark
-        if outcome is Outcome.INFRA_ERROR:
-            cause = _cause(os.waitstatus_to_exitcode(self.status))
-            stderr = f"a test was killed from outside ({cause}); the machine may be out of memory"
-        return TestResult(outcome, self.cpu, self.wall, self.memory, stderr, got)
-
-
-class _CompileError(Exception):
-    """The source does not compile within its limits; `outcome` is what that means for its tests."""
-
-    def __init__(self, message: str, outcome: Outcome = Outcome.COMPILE_ERROR) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-
-
-@dataclasses.dataclass(frozen=True)
-class _Program:
-    """What a zygote runs: a source in Python, or what was built of one in another language."""
-
-    language: Language
-    source: str
-    built: Built | None
-
-    def entered(self) -> tuple[int, bytes]:
-        """Return how it is entered, and its bytes; raises _CompileError."""
-        if self.built is None:
-            source = self.source.encode("utf-8", "surrogatepass")
-            if len(source) > MAX_SOURCE:
-                raise _CompileError(f"the source is longer than {MAX_SOURCE} bytes")
-            return protocol.ENTER_PYTHON, source
-        if self.built.outcome is not None:
-            raise _CompileError(self.built.message, self.built.outcome)
-        return self.built.entry, self.built.data
-
-    def named(self, runs: list[_TestRun]) -> list[_TestRun]:
-        """Return runs with the status of a lack of memory where the program named that itself."""
-        compiler = self.language.compiler
-        if compiler is None or not compiler.no_memory:
-            return runs
-        text = compiler.no_memory.decode()
-        return [
-            dataclasses.replace(run, status=protocol.EXIT_MEMORY << 8)
-            if run.status != 0 and text in run.complaint
-            else run
-            for run in runs
-        ]
 
 
 def verdict(
@@ -112,16 +44,16 @@ def verdict(
     """
     languages = job.languages
     try:
-        payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
-        program = _Program(languages[0], job.program, built)
-        runs = _run(zygote, program, payloads, limits, _most_printed(job, limits))
+        payloads = [payload(test, job.entry_point) for test in job.tests]
+        program = Program(languages[0], job.program, built)
+        runs = run_program(zygote, program, payloads, limits, _most_printed(job, limits))
         if isinstance(job, RunJob):
             return _shown(zygote, job, limits, runs)
         if job.checker is not None:
-            checker = _Program(languages[1], job.checker, built_checker)
+            checker = Program(languages[1], job.checker, built_checker)
             return _ask_checker(zygote, job, checker, limits, runs)
         return _compared(zygote, job, limits, runs)
-    except _CompileError as error:
+    except CompileError as error:
         return uniform(job, error.outcome, str(error))
     finally:
         zygote.forget()
@@ -137,7 +69,7 @@ def refused(job: Job, refusal: Refusal) -> Verdict:
     return uniform(job, Outcome(refusal.kind), message)
 
 
-def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]) -> Verdict:
+def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[ProgramRun]) -> Verdict:
     """Return the verdict by a comparison rule, or by what the checker of a check test said."""
     compare = job.compare or "tokens"
     results: list[TestResult] = []
@@ -158,7 +90,7 @@ def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]
     return Verdict(tuple(results))
 
 
-def _shown(zygote: Zygote, job: RunJob, limits: Limits, runs: Sequence[_TestRun]) -> Verdict:
+def _shown(zygote: Zygote, job: RunJob, limits: Limits, runs: Sequence[ProgramRun]) -> Verdict:
     """Return what was printed where nothing is compared."""
     results = []
     for run in runs:
@@ -185,73 +117,18 @@ def _most_printed(job: Job, limits: Limits) -> int:
     return max(_MAX_PRINTED, limits.output_limit, 1 << (2 * expected).bit_length())
 
 
-def _run(
-    zygote: Zygote,
-    program: _Program,
-    payloads: Sequence[Payload],
-    limits: Limits,
-    most_printed: int,
-) -> list[_TestRun]:
-    """Run a program on all payloads; raises _CompileError, SandboxDiedError."""
-    entry, data = program.entered()
-    table = b"".join(
-        [protocol.TEST.pack(payload.size, payload.kind, payload.name_size) for payload in payloads]
-    )
-    parts: list[bytes | Printed] = [table, data]
-    for payload in payloads:
-        parts += payload.parts
-    request = (
-        len(payloads), limits.stop_after_timeouts or 0, len(data), limits.time_limit,
-        limits.wall, limits.idle, _COMPILE_SECONDS, limits.memory_limit, limits.output_limit,
-        most_printed, entry,
-    )  # fmt: skip
-    deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(payloads) * limits.wall
-    status, cpu = zygote.run(request, parts, deadline=deadline)
-    return program.named(_read_runs(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads)))
-
-
-def _read_runs(zygote: Zygote, code: int, cpu: float, count: int) -> list[_TestRun]:
-    """Read `count` runs out of the results file.
-
-    `code` and `cpu` (seconds) are of the process that compiled the program and forked its tests.
-    """
-    if code == protocol.EXIT_COMPILE_ERROR:
-        message = zygote.printed(Printed(0, protocol.STDERR_BYTES))
-        raise _CompileError(message.decode("utf-8", "replace"))
-    offset = protocol.RESULT.size * count
-    records = zygote.printed(Printed(0, offset))
-    if code < 0 and not records and (-code in _OWN_SIGNALS or cpu >= _COMPILE_SECONDS):
-        # Compiling killed it: an end from outside would be of another signal, and early.
-        raise _CompileError(f"compiling the program failed ({_cause(code)})")
-    if code != 0 or len(records) < offset:
-        raise SandboxDiedError(f"the process of the program died ({_cause(code)})")
-    runs = []
-    for record in protocol.RESULT.iter_unpack(records):
-        status, ending, cpu, wall, memory, stdout_bytes, stderr_bytes = record
-        stdout = Printed(offset, stdout_bytes)
-        stderr = Printed(offset + stdout_bytes, stderr_bytes)
-        complaint = zygote.printed(stderr).decode("utf-8", "replace")
-        runs.append(_TestRun(status, ending, cpu, wall, memory, stdout, complaint))
-        offset += stdout_bytes + stderr_bytes
-    return runs
-
-
-def _cause(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-
-
 def _matches(test: TestCase, compare: str, output: bytes, tolerance: float = 0.0) -> bool:
     """Say whether the output of a run that ended well is what the test expects."""
     if test.check is not None:
         return True  # the checker's exit status has said so
     if test.call is None:
         return rules.rule(compare)(output, test.output or "")
-    expected = jobs.expected_value(test)
+    expected = expected_value(test)
     return rules.equal_values(output, expected, compare, tolerance=tolerance)
 
 
 def _ask_checker(
-    zygote: Zygote, job: Job, checker: _Program, limits: Limits, runs: Sequence[_TestRun]
+    zygote: Zygote, job: Job, checker: Program, limits: Limits, runs: Sequence[ProgramRun]
 ) -> Verdict:
     """Let the problem's checker decide about the tests that ended well.
 
@@ -267,12 +144,12 @@ def _ask_checker(
     open_tests = [i for i, failure in enumerate(failures) if failure is None]
     if not open_tests:
         return Verdict(tuple(results))
-    payloads = [jobs.checker_payload(job.tests[i], runs[i].printed) for i in open_tests]
+    payloads = [checker_payload(job.tests[i], runs[i].printed) for i in open_tests]
     # Now, for the checker's results take the place of the outputs.
     excerpts = {i: printed_excerpt(zygote.printed(runs[i].printed, 4096)) for i in open_tests}
     try:
-        checks = _run(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
-    except _CompileError as error:
+        checks = run_program(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
+    except CompileError as error:
         return uniform(job, Outcome.INFRA_ERROR, f"the checker does not compile: {error}")
     has_excerpt = False
     for i, check in zip(open_tests, checks, strict=True):
@@ -287,11 +164,11 @@ def _ask_checker(
     return Verdict(tuple(results))
 
 
-def _says_one(zygote: Zygote, check: _TestRun) -> bool:
+def _says_one(zygote: Zygote, check: ProgramRun) -> bool:
     return rules.rule("checker")(zygote.printed(check.printed), "")
 
 
-def _failure(run: _TestRun, limits: Limits) -> Outcome | None:
+def _failure(run: ProgramRun, limits: Limits) -> Outcome | None:
     """Return why a test failed before any comparison, or None where it ended well."""
     ending = run.ending
     if ending == protocol.NOT_STARTED:
@@ -307,6 +184,6 @@ def _failure(run: _TestRun, limits: Limits) -> Outcome | None:
         return Outcome.WRONG_ANSWER
     if code == protocol.EXIT_MEMORY:
         return Outcome.MEMORY_LIMIT
-    if code < 0 and -code not in _OWN_SIGNALS:  # such as the kernel's, for want of memory
+    if code < 0 and -code not in OWN_SIGNALS:  # such as the kernel's, for want of memory
         return Outcome.INFRA_ERROR
     return Outcome.RUNTIME_ERROR

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from maxatk.verifier.fences import MOST_ATTEMPTS, Block, is_program, read_fences
+from maxatk.verifier.fences import Block, read_fences
+from maxatk.verifier.python_source import MOST_ATTEMPTS, is_program
 
 # How a thought begins and ends, as regular expressions: the tags that models of 2026 use. The last
 # two rows are gpt-oss's channels, with its special tokens and as a tokenizer prints them without.
@@ -68,6 +69,13 @@ class _Tag(NamedTuple):
     behind_block: bool  # a fenced block stands before it
 
 
+class _Thought(NamedTuple):
+    """Where a thought begins and ends, with its tags."""
+
+    start: int
+    end: int
+
+
 def read_answer(completion: str) -> Answer:
     """Return the answer of a completion.
 
@@ -95,30 +103,53 @@ def opening_of(prompt: Any) -> str:
 def _behind_thoughts(completion: str) -> str | None:
     """Return a text without its thoughts; None where one never ends."""
     tags = _tags(completion)
-    if not tags:
+    thoughts = _thoughts(tags)
+    if thoughts is None:
+        return None
+    if not thoughts:
         return completion
-    closings = _Closings(tags)
+    draft_end = _end_of_draft(tags, completion, start=thoughts[-1].end)
+    if draft_end is not None:
+        return completion[draft_end:]
+    # Between two thoughts, and behind the last one, is what the completion answers.
+    starts = [thought.end for thought in thoughts]
+    ends = [thought.start for thought in thoughts[1:]] + [len(completion)]
+    return "".join(completion[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _thoughts(tags: Sequence[_Tag]) -> list[_Thought] | None:
+    """Return the thoughts that tags enclose, in their order; None where one never ends."""
+    thoughts = []
     position = _end_of_prompted_thought(tags)
-    has_thought = position > 0
-    pieces: list[str] = []
+    if position > 0:
+        thoughts.append(_Thought(0, position))
+    closings = _Closings(tags)
     for tag in tags:
-        if not tag.opens or not tag.first or tag.start < position:
+        is_opening = tag.opens and tag.first and tag.start >= position  # else it is in a thought
+        if not is_opening:
             continue
-        if has_thought:
-            pieces.append(completion[position : tag.start])
         closing = closings.of(tag)
         if closing is None:
             return None
+        thoughts.append(_Thought(tag.start, closing.end))
         position = closing.end
-        has_thought = True
+    return thoughts
+
+
+def _end_of_draft(tags: Sequence[_Tag], completion: str, *, start: int) -> int | None:
+    """Return where a draft ends behind the last thought, None where there is none.
+
+    Some models close a thought twice, with a draft between. The closing tag has its line for
+    itself, and an answer follows it.
+    """
     text_end = len(completion.rstrip())
-    for tag in tags:
-        # Some models close their thought twice, with a draft between.
-        closes_again = not tag.opens and tag.first and tag.last and tag.block is None
-        if has_thought and closes_again and position <= tag.start and tag.end < text_end:
-            position = tag.end
-            pieces = []
-    return "".join(pieces) + completion[position:]
+    ends = [
+        tag.end
+        for tag in tags
+        if not tag.opens and tag.first and tag.last and tag.block is None
+        if tag.start >= start and tag.end < text_end
+    ]
+    return ends[-1] if ends else None
 
 
 def _end_of_prompted_thought(tags: Sequence[_Tag]) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import dataclasses
 import http.client
 import json
-import os
 import socket
 import threading
 import time
-import urllib.parse
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -21,113 +18,50 @@ from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, SandboxError
 from maxatk.records import Outcome, Problem, Verdict
 from maxatk.verifier import outcomes, wire
-from maxatk.verifier.jobs import Job, Limits, problem_job
+from maxatk.verifier.jobs import Job, problem_job
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.sandbox_process import Isolation
+from maxatk.verifier.server_address import ALLOWED, CONNECT_SECONDS, MOST_ANSWER, ServerAddress
 from maxatk.verifier.tasks import Tasks, answer_tasks
 
-TOKEN_VARIABLE = "MAXATK_TOKEN"
-"""The environment variable with the token of `maxatk serve`, for the server and its clients."""
-
-_ALLOWED = "addresses such as http://host:8080"
-_CONNECT_SECONDS = 10.0
 _QUEUE_SECONDS = 30.0  # that a program may wait in the queue of one server
 _SILENT_SECONDS = 90.0  # without a byte of a server, which sends one now and then; see `serve`
 _PATIENCE_SECONDS = 600.0  # until a program that no server takes has no verdict
 _REST_SECONDS = 5.0  # that a server which did not answer is left alone
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts, the last one again and again
-_ATTEMPTS = 3  # where servers themselves fail to verify a program
-_REFUSALS = (400, 401, 403, 404, 405, 413, 422)  # of servers that would say the same again
+_MOST_FAILURES = 3  # of servers, one each where there are more, until a program has no verdict
+_REFUSALS = (400, 401, 403, 404, 405, 413, 422)  # what other servers would say as well
+_PASSING = (408, 425, 429, 502, 503, 504)  # of a server that is full, or of a proxy without it
 _MOST_WORKERS = 256
-_MOST_ANSWER = 1 << 28  # bytes; a longer answer is none
 _WIDEST = 12  # bytes of a character in JSON
-_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
 
 
-class _TryAgainError(Exception):
-    """A server gave no verdict, and may give one later, or another may."""
+class _NotNowError(Exception):
+    """A server is not there or has no room: it may give a verdict later."""
 
 
-class _Address:
-    """A server: how it is reached, and since when it has not been."""
-
-    def __init__(self, url: str) -> None:
-        try:
-            parts = urllib.parse.urlsplit(url)
-            port = parts.port
-        except ValueError as error:  # a port that is no number or above 65535, half of brackets
-            shown_url = url.rpartition("@")[2]  # without the token
-            raise InvalidValueError(
-                f"sandbox: must be {_ALLOWED}, got {shown_url!r:.80} ({error})"
-            ) from error
-        has_form = parts.scheme in ("http", "https") and parts.hostname and not parts.query
-        require(bool(has_form), "sandbox", _ALLOWED, _without_user(url))
-        assert parts.hostname is not None
-        self.secure = parts.scheme == "https"
-        self.host = parts.hostname
-        self.port = port or (443 if self.secure else 80)
-        self.path = parts.path.rstrip("/")
-        self.name = _without_user(url)
-        self.rests_until = 0.0  # of the monotonic clock
-        self.workers = 0  # 0 until it has said how many it has
-        token = parts.password or os.environ.get(TOKEN_VARIABLE, "")
-        self.headers = {"Content-Type": "application/json"}
-        if parts.password:
-            pair = f"{parts.username or ''}:{urllib.parse.unquote(parts.password)}"
-            self.headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        elif token:
-            self.headers["Authorization"] = f"Bearer {token}"
-
-    def connect(self, seconds: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self.secure else http.client.HTTPConnection
-        connection = kind(self.host, self.port, timeout=seconds)
-        connection.connect()
-        # A machine that is gone says nothing: the kernel finds out by itself.
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE.items():
-            if hasattr(socket, option):  # not everywhere, and a client need not be on Linux
-                connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        return connection
-
-    def health(self) -> dict[str, Any]:
-        """Return what the server says of itself; raises SandboxError where it does not answer."""
-        try:
-            with contextlib.closing(self.connect(_CONNECT_SECONDS)) as connection:
-                connection.request("GET", f"{self.path}/health", headers=self.headers)
-                answer = connection.getresponse()
-                body = answer.read(_MOST_ANSWER)
-        except (OSError, http.client.HTTPException) as error:
-            raise SandboxError(f"{self.name}: the server cannot be reached: {error}") from error
-        if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            raise InvalidValueError(
-                f"sandbox: {self.name} needs a token: set {TOKEN_VARIABLE} to that of the server"
-            )
-        try:
-            health: dict[str, Any] = json.loads(body)
-            self.workers = int(health["workers"])
-            dict(health["isolation"])
-            float(health["limits"]["time_limit"])
-            int(health["limits"]["memory_limit"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise SandboxError(
-                f"{self.name}: is no `maxatk serve` (status {answer.status})"
-            ) from error
-        return health
+class _FailedError(Exception):
+    """A server has failed, or is something else than `maxatk serve`: so it may for ever."""
 
 
 class RemoteWorker:
     """A thread that sends one program after the other to a server, or to another that answers.
 
-    `started` is the isolation on the server.
+    A program is sent again for as long as `_PATIENCE_SECONDS` where no server answers or has room,
+    because machines start again and queues empty. Where servers fail, as by the status 500, by an
+    answer that is no verdict, or by a sandbox that dies, it is sent to each of them, and
+    `_MOST_FAILURES` times at least: the same program would make them fail for ever. It is not sent
+    again where a server refuses it. `started` is the isolation on the server.
     """
 
     def __init__(
-        self, index: int, tasks: Tasks, addresses: Sequence[_Address], isolation: Isolation
+        self, index: int, tasks: Tasks, addresses: Sequence[ServerAddress], isolation: Isolation
     ) -> None:
         self._tasks = tasks
         self._addresses = addresses
         self._favourite = index % len(addresses)
         self._stopping = threading.Event()
-        self._connections: dict[_Address, http.client.HTTPConnection] = {}
+        self._connections: dict[ServerAddress, http.client.HTTPConnection] = {}
         self.started: Future[Isolation] = Future()
         self.started.set_result(isolation)
         self.thread = threading.Thread(target=self._run, name=f"maxatk-{index}", daemon=True)
@@ -151,35 +85,32 @@ class RemoteWorker:
         body = wire.request_body(job, limits, wait=_QUEUE_SECONDS)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         reason = "the verifier was closed"
-        failures = 0
+        failures_left = max(_MOST_FAILURES, len(self._addresses))
         attempt = 0
-        while not self._stopping.is_set() and time.monotonic() < deadline:
+        while not self._stopping.is_set() and failures_left and time.monotonic() < deadline:
             address = self._next_address()
             try:
-                verdict = self._ask(address, body, job, limits)
-            except _TryAgainError as error:
+                return self._ask(address, body, job, limits)
+            except _NotNowError as error:
                 reason = f"{address.name}: {error}"
-            else:
-                if verdict.scorable:
-                    return verdict
-                reason = f"{address.name}: the server could not verify the program"
-                failures += 1
-                if failures == _ATTEMPTS:
-                    break
-            self._stopping.wait(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            except _FailedError as error:
+                reason = f"{address.name}: {error}"
+                failures_left -= 1
+            if failures_left:
+                self._stopping.wait(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1
             self._favourite += 1
         return outcomes.uniform(job, Outcome.INFRA_ERROR, reason)
 
-    def _next_address(self) -> _Address:
+    def _next_address(self) -> ServerAddress:
         """Return the favourite, or the next that has answered lately; the favourite if none has."""
         now = time.monotonic()
         count = len(self._addresses)
         in_turn = [self._addresses[(self._favourite + i) % count] for i in range(count)]
         return next((address for address in in_turn if address.rests_until <= now), in_turn[0])
 
-    def _ask(self, address: _Address, body: bytes, job: Job, limits: Limits) -> Verdict:
-        """Return the verdict of one server; raises _TryAgainError where it gives none.
+    def _ask(self, address: ServerAddress, body: bytes, job: Job, limits: Limits) -> Verdict:
+        """Return the verdict of one server; raises _NotNowError or _FailedError where it has none.
 
         Raises SandboxError where it refuses the request, and where it has cut the limits: the
         verdict would be another.
@@ -189,41 +120,45 @@ class RemoteWorker:
             text = data[:200].decode("utf-8", "replace")
             if status in _REFUSALS:
                 raise SandboxError(f"{address.name} refuses the program: status {status}: {text}")
-            raise _TryAgainError(f"status {status}: {text}")
+            if status in _PASSING:
+                raise _NotNowError(f"status {status}: {text}")
+            raise _FailedError(f"status {status}: {text}")
         try:
             answer = json.loads(data)
             (row,) = answer["verdicts"]
             verdict = wire.verdict_from_json(row, job)
             applied = {name: float(answer["limits"][name]) for name in wire.CAPPED}
         except (ValueError, KeyError, TypeError, DataError) as error:
-            raise _TryAgainError(f"no verdict in the answer: {error}") from error
+            raise _FailedError(f"no verdict in the answer: {error}") from error
+        if not verdict.scorable:
+            raise _FailedError("the server could not verify the program")
         for name, most in applied.items():
             if most < getattr(limits, name):
                 raise SandboxError(f"{address.name} allows a {name} of {most} at most")
         return verdict
 
-    def _posted(self, address: _Address, body: bytes) -> tuple[int, bytes]:
-        """Return status and body of a server's answer; raises _TryAgainError without one."""
+    def _posted(self, address: ServerAddress, body: bytes) -> tuple[int, bytes]:
+        """Return status and body of a server's answer; raises _NotNowError without one."""
         is_fresh = address not in self._connections
         try:
             if is_fresh:
-                self._connections[address] = address.connect(_CONNECT_SECONDS)
+                self._connections[address] = address.connect(CONNECT_SECONDS)
             connection = self._connections[address]
             connection.sock.settimeout(_SILENT_SECONDS)
             connection.request("POST", f"{address.path}/verify", body, address.headers)
             answer = connection.getresponse()
-            data = answer.read(_MOST_ANSWER)
+            data = answer.read(MOST_ANSWER)
         except (OSError, http.client.HTTPException) as error:
             self._drop(address)
             if not is_fresh and not self._stopping.is_set():
                 return self._posted(address, body)  # it was idle for so long that it was closed
             address.rests_until = time.monotonic() + _REST_SECONDS
-            raise _TryAgainError(f"the server does not answer: {error!r}") from error
+            raise _NotNowError(f"the server does not answer: {error!r}") from error
         if answer.will_close or not answer.isclosed():
             self._drop(address)
         return answer.status, data
 
-    def _drop(self, address: _Address) -> None:
+    def _drop(self, address: ServerAddress) -> None:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
@@ -236,7 +171,7 @@ def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
     """
     urls = (sandbox,) if isinstance(sandbox, str) else sandbox
     are_texts = isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)
-    require(are_texts, "sandbox", _ALLOWED, sandbox)
+    require(are_texts, "sandbox", ALLOWED, sandbox)
     return tuple(urls)
 
 
@@ -248,7 +183,7 @@ def start_workers(
     Servers that do not answer now are used once they do. Raises InvalidValueError for an address
     that is none and where a server allows less than `limits`, SandboxError where none answers.
     """
-    servers = [_Address(url) for url in sandbox]
+    servers = [ServerAddress(url) for url in sandbox]
     health = None
     silent = []
     for address in servers:
@@ -282,7 +217,7 @@ def refuse_long(problem: Problem) -> None:
             raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
 
 
-def _refuse_lower_limits(address: _Address, health: dict[str, Any], limits: Limits) -> None:
+def _refuse_lower_limits(address: ServerAddress, health: dict[str, Any], limits: Limits) -> None:
     for name in ("time_limit", "memory_limit"):
         most = health["limits"][name]
         if getattr(limits, name) > most:
@@ -290,8 +225,3 @@ def _refuse_lower_limits(address: _Address, health: dict[str, Any], limits: Limi
                 f"{name}: must be {most} at most, which {address.name} allows, got "
                 f"{getattr(limits, name)}"
             )
-
-
-def _without_user(url: str) -> str:
-    parts = urllib.parse.urlsplit(url)
-    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.bounded import json_value
-from maxatk.check import require
+from maxatk.check import column, require, whole
 from maxatk.conversations import Completion, completion_text, pending_argument
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
-from maxatk.verifier.extract import UnfinishedThought
-from maxatk.verifier.jobs import Job, called_name, problem_job
+from maxatk.verifier.calls import called_name
+from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.jobs import Job, problem_job
 from maxatk.verifier.reasoning import opening_of
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
@@ -47,11 +48,13 @@ class CodeReward:
     """A reward function in TRL's shape: passed / declared tests, or `binary` whether all passed.
 
     Of a rollout in an environment that has a `submission`, that program is verified. None where the
-    verifier itself failed. `verdicts` are those of the last call. Raises InvalidValueError for rows
-    that do not form tests.
+    verifier itself failed. `verdicts` are those of the last call. Raises InvalidValueError for what
+    is no verifier, and for columns and rows that do not form tests.
     """
 
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
+        require(isinstance(verifier, Verifier), "verifier", "a Verifier", verifier)
+        require(isinstance(binary, bool), "binary", "True or False", binary)
         self.verifier = verifier
         self.binary = binary
         self.verdicts: list[Verdict] = []
@@ -69,18 +72,17 @@ class CodeReward:
         `memory_limit_mb`, `entry_point`, `checker`, `tolerance`, `language` and `checker_language`
         are used as in a `Problem`.
         """
+        column("completions", completions)
         used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
-        for name, column in {"tests": (), **used}.items():
-            if len(column) != len(completions):
-                raise InvalidValueError(
-                    f"{name}: {len(column)} rows for {len(completions)} completions; the dataset "
-                    f"needs a column `{name}`"
-                )
-        for name, column in {"prompt": prompts, ENVIRONMENTS: columns.get(ENVIRONMENTS)}.items():
-            if column is not None and len(column) == len(completions):
-                used[name] = column
+        if "tests" not in used:
+            raise InvalidValueError("tests: the dataset needs a column `tests`")
+        if columns.get(ENVIRONMENTS) is not None:
+            used[ENVIRONMENTS] = columns[ENVIRONMENTS]
+        for name, values in used.items():
+            column(name, values, len(completions))
+        used["prompt"] = one_prompt_each(prompts, len(completions))
         jobs = [
-            self._job(completion, {name: column[i] for name, column in used.items()})
+            self._job(completion, {name: values[i] for name, values in used.items()})
             for i, completion in enumerate(completions)
         ]
         self.verdicts = self.verifier.verify_many(jobs)
@@ -167,7 +169,14 @@ def compute_scores(
     unfinished_thought: UnfinishedThought = "wrong",
     sandbox: str | Sequence[str] = (),
 ) -> list[dict[str, float]]:
-    """Do as `compute_score` for each sample of a batch, in the shape of verl's batch manager."""
+    """Do as `compute_score` for each sample of a batch, in the shape of verl's batch manager.
+
+    Raises InvalidValueError for columns that are no lists of one length, and as `compute_score`.
+    """
+    columns = {"solution_strs": solution_strs, "ground_truths": ground_truths}
+    column("data_sources", data_sources)
+    for name, values in columns.items():
+        column(name, values, len(data_sources))
     verifier = shared_verifier(workers, unfinished_thought, addresses(sandbox))
     jobs = [
         _job(verifier, source, solution, truth)
@@ -205,7 +214,13 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
 def shared_verifier(
     workers: int | None, unfinished_thought: UnfinishedThought, sandbox: tuple[str, ...] = ()
 ) -> Verifier:
-    """Return the one verifier of this process with these settings; a fork has its own."""
+    """Return the one verifier of this process with these settings; a fork has its own.
+
+    Raises InvalidValueError for settings that are not allowed, and as `Verifier`.
+    """
+    if workers is not None:
+        whole("workers", workers, 1)
+    check_unfinished_thought(unfinished_thought)
     return _verifier_of_process(os.getpid(), workers, unfinished_thought, sandbox)
 
 
@@ -225,6 +240,20 @@ def as_reward(verdict: Verdict, *, binary: bool) -> float | None:
     """Return passed / declared tests, or 1.0 and 0.0 for all and not all; None if unscorable."""
     reward = verdict.reward
     return float(reward == 1.0) if binary and reward is not None else reward
+
+
+def one_prompt_each(prompts: Sequence[Any] | None, count: int) -> Sequence[Any]:
+    """Return the prompt of each of `count` completions, None where a call gives no prompts.
+
+    Raises InvalidValueError for prompts that are no list or of another number.
+    """
+    if prompts is None:
+        return [None] * count
+    column("prompts", prompts)
+    if not len(prompts):
+        return [None] * count
+    column("prompts", prompts, count)
+    return prompts
 
 
 def completion_job(verifier: Verifier, text: str, problem: Problem) -> Job:

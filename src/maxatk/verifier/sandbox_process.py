@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maxatk.errors import SandboxError
-from maxatk.verifier.jobs import Printed
+from maxatk.verifier.payloads import Printed
 from maxatk.waiting import waited_for
 
 _BOOT = Path(__file__).parent / "inside" / "boot.py"

@@ -6,7 +6,7 @@ import dataclasses
 
 from maxatk.check import MOST_BYTES, limited, whole
 from maxatk.verifier.extract import UnfinishedThought
-from maxatk.verifier.jobs import Limits
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
 

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 
 from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes
-from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.jobs import Job
+from maxatk.verifier.limits import Limits
 
 Tasks = queue.SimpleQueue[tuple[Future[Verdict], Job, Limits] | None]
 

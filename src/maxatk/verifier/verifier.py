@@ -26,8 +26,9 @@ from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.builds import Builds
 from maxatk.verifier.extract import Extracted, UnfinishedThought, read_program
-from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs, refuse_calls
+from maxatk.verifier.jobs import Job, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.remote import RemoteWorker, addresses, refuse_long, start_workers
 from maxatk.verifier.running import Output, run_jobs
 from maxatk.verifier.tasks import Tasks

@@ -10,7 +10,8 @@ from typing import Any
 from maxatk.check import is_finite, is_number, is_whole, positive, require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
-from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.jobs import Job
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.running import RunJob
 
 MOST_BODY = 32 << 20

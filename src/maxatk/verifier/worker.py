@@ -11,8 +11,9 @@ from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.builder_process import Builder
 from maxatk.verifier.builds import Builds, Built
-from maxatk.verifier.jobs import Job, Limits
+from maxatk.verifier.jobs import Job
 from maxatk.verifier.languages import Language
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.sandbox_process import Isolation, new_uid
 from maxatk.verifier.tasks import Tasks, answer_tasks
 from maxatk.verifier.toolchain import Toolchain, toolchain

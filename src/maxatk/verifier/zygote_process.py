@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from maxatk.errors import SandboxError
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import Printed
+from maxatk.verifier.payloads import Printed
 from maxatk.verifier.sandbox_process import Isolation, SandboxProcess, new_uid
 
 _MEANING = {

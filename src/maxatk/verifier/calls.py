@@ -1,0 +1,150 @@
+"""Tests that call functions: what they call, which value they expect, and whether they can fail."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import decimal
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+
+from maxatk.errors import InvalidValueError
+from maxatk.records import TestCase
+from maxatk.verifier.python_source import FILE
+
+_LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
+_MOST_PARSED = 1 << 14  # characters of a call or a check that is read before it is run
+_CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
+
+
+def refuse_unreadable(test: TestCase) -> None:
+    """Raise InvalidValueError for a call that is no expression, and a check that decides nothing.
+
+    No program would pass the one, and every program the other.
+    """
+    if test.call is not None:
+        reason = reason_against_expression(test.call)
+        if reason:
+            raise InvalidValueError(
+                f"TestCase(call={test.call!r:.80}): call must be an expression of Python: {reason}"
+            )
+    if test.check is not None:
+        reason = _reason_against_check(test.check)
+        if reason:
+            raise InvalidValueError(
+                f"TestCase(check={test.check!r:.80}): check must be Python with an assert, or with "
+                f"a function check(candidate): {reason}"
+            )
+
+
+def reason_against_expression(text: str) -> str:
+    """Return why a text is no expression of Python, "" where it is one."""
+    try:
+        _parsed(text.strip(), "eval")
+    except SyntaxError as error:
+        return error.msg
+    return ""
+
+
+def _parsed(text: str, mode: str) -> ast.AST | None:
+    """Return the syntax tree of a text, None for one that is long or deep: its run will tell."""
+    if len(text) > _MOST_PARSED:
+        return None
+    try:
+        return compile(text, FILE, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (RecursionError, MemoryError):
+        return None
+    except ValueError as error:  # a zero byte, or half of a pair of surrogates
+        raise SyntaxError(str(error)) from error
+
+
+def _reason_against_check(source: str) -> str:
+    """Return why a check would pass every program or none, "" where it need not."""
+    try:
+        tree = _parsed(source, "exec")
+    except SyntaxError as error:
+        return f"{error.msg} in line {error.lineno}"
+    if not isinstance(tree, ast.Module):
+        return ""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == "check":
+            yields = any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _own_parts(node))
+            if yields or isinstance(node, ast.AsyncFunctionDef):
+                return "a call of that function would run none of it"
+    deciding = (ast.Assert, ast.Raise, ast.Call)
+    decides = any(isinstance(node, deciding) for node in ast.walk(tree))
+    return "" if decides else "nothing in it can fail"
+
+
+def _own_parts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """Yield the parts of a function that are not of a function inside it."""
+    parts: list[ast.AST] = list(function.body)
+    while parts:
+        part = parts.pop()
+        yield part
+        if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            parts += ast.iter_child_nodes(part)
+
+
+def called_name(tests: Iterable[TestCase]) -> str | None:
+    """Return the function or class that the first call of tests is of, None without one.
+
+    That is the first name called in it that is no builtin, as `two` in `sorted(two(3))`.
+    """
+    call = next((test.call for test in tests if test.call is not None), "")
+    first = _CALLED.match(call)
+    if first is not None and not hasattr(builtins, first[1]):
+        return first[1]  # without parsing a call that may hold megabytes
+    inside = _first_called_inside(call)
+    return inside or (first[1] if first else None)
+
+
+def _first_called_inside(call: str) -> str | None:
+    """Return the first name of a call that is no builtin; one handed on where none is called."""
+    try:
+        tree = ast.parse(call.strip(), mode="eval")
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [node.func for node in calls]
+    handed_on = [argument for node in calls for argument in node.args]  # `list(map(two, [3]))`
+    for nodes in (called, handed_on):
+        names = [
+            (node.lineno, node.col_offset, node.id)
+            for node in nodes
+            if isinstance(node, ast.Name) and not hasattr(builtins, node.id)
+        ]
+        if names:
+            return min(names)[2]
+    return None
+
+
+def expected_value(test: TestCase) -> object:
+    """Return the expected value of a call test; raises InvalidValueError if not a literal."""
+    output = test.output or ""
+    try:
+        try:
+            return ast.literal_eval(output)
+        except (ValueError, SyntaxError):
+            # Python reads long decimal integers only where it is told to, hexadecimal ones always.
+            return ast.literal_eval(_with_hexadecimal_integers(output))
+    except (
+        *(ValueError, SyntaxError, tokenize.TokenError),
+        TypeError,  # of a set or a key that cannot be hashed
+        *(RecursionError, MemoryError),  # of one that is nested too deeply for Python's parser
+    ) as error:
+        raise InvalidValueError(
+            f"TestCase(call={test.call!r:.80}): output must be a Python literal, got "
+            f"{test.output!r:.80}"
+        ) from error
+
+
+def _with_hexadecimal_integers(text: str) -> str:
+    tokens = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        long = token.type == tokenize.NUMBER and _LONG_INTEGER.fullmatch(token.string)
+        string = hex(int(decimal.Decimal(token.string))) if long else token.string
+        tokens.append((token.type, string))
+    return tokenize.untokenize(tokens)
