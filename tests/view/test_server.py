@@ -463,6 +463,22 @@ def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
     assert [(row[0], row[-1]) for row in rows] == [("same", "none"), ("two", "yes")]
 
 
+def test_the_rewards_of_samples_are_those_of_the_column_of_the_run(tmp_path):
+    scores = [
+        Score("p", n, 0.0, 0, 0, Outcome.SCORED, 0.0, columns={"judge": judge})
+        for n, judge in enumerate((0.25, 0.75))
+    ]
+    write_jsonl(tmp_path / "scores.jsonl", [score.to_json() for score in scores])
+    results = results_of_folder(tmp_path, column="judge")
+    write_json(tmp_path / "results.json", results.to_json())
+    answers = Answers(runs_in({"run": tmp_path}))
+    (row,) = rows_of(answers.groups({"run": "0", "step": "0"}))
+    assert row == ["p", "0.750 × 1, 0.250 × 1", "0.500", "0.750", "yes"]
+    samples = answers.group({"run": "0", "step": "0", "place": "0"})["samples"]
+    assert [sample["reward"] for sample in samples] == [0.25, 0.75]
+    assert "judge" in answers.state({})["runs"][0]["progress"]
+
+
 def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):
     rewards, text = [0.0, 0.25, 0.5, 1.0] * 2, "x = int(input())\nprint(x)\n" * 20
     lines = [json.dumps(a_group(1, f"p{n}", rewards=rewards, text=text)) for n in range(8)]

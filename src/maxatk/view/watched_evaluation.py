@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from maxatk.check import is_whole
-from maxatk.errors import DataError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import (
     FAILURES,
     MANIFEST,
@@ -22,8 +22,9 @@ from maxatk.evaluation.folder import (
 )
 from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results
-from maxatk.evaluation.tally import build_results
+from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
+from maxatk.records import Score
 from maxatk.training.group_log import prompt_key
 from maxatk.view.readable import LONGEST_LINE, cleaned_group, row_of
 
@@ -38,6 +39,7 @@ class WatchedEvaluation:
         self._folder = folder
         self._version = ""
         self.results: Results | None = None
+        self._scores = ScoreTally()
         self.groups: dict[int, dict[str, list[float | None]]] = {0: {}}
         self.refresh()
 
@@ -54,7 +56,11 @@ class WatchedEvaluation:
         return self._version
 
     def _read(self) -> None:
-        scores = scores_of_folder(self._folder)
+        stored = None
+        if (self._folder / RESULTS).is_file():
+            stored = load_results(self._folder)
+        # A column may stand in for the reward, which the results alone say.
+        scores = scores_of_folder(self._folder, None if stored is None else stored.column)
         rewards, counts = scores.rewards(scores.problem_ids)  # NaN where there is none
         by_problem: dict[str, list[float | None]] = {}
         for problem_id, row, count in zip(
@@ -62,9 +68,9 @@ class WatchedEvaluation:
         ):
             by_problem[problem_id] = [None if math.isnan(value) else value for value in row[:count]]
         self.groups[0] = by_problem
-        if (self._folder / RESULTS).is_file():
-            self.results = load_results(self._folder)
-        else:
+        self._scores = scores
+        self.results = stored
+        if stored is None:
             # Problems come one after the other: those with fewer samples are under way.
             samples = max(map(len, by_problem.values()))
             complete = [name for name, drawn in by_problem.items() if len(drawn) == samples]
@@ -72,7 +78,9 @@ class WatchedEvaluation:
 
     @property
     def progress(self) -> str:
-        """How far the evaluation is."""
+        """How far the evaluation is, and what its reward is where a column stands in for it."""
+        column = self._scores.column
+        reward = "" if column is None else f"; the reward is the column {column!r}"
         done = sum(map(len, self.groups[0].values()))
         manifest: dict[str, Any] = {}
         with contextlib.suppress(DataError, OSError):  # it may be written anew just now
@@ -80,8 +88,8 @@ class WatchedEvaluation:
         samples = recorded(manifest, "settings.sampling.samples")  # of a problem
         problems = recorded(manifest, "settings.problems.count")
         if is_whole(samples, 1) and is_whole(problems, 1) and samples * problems > done:
-            return f"{done:,} of {samples * problems:,} samples verified"
-        return f"{done:,} samples verified"
+            return f"{done:,} of {samples * problems:,} samples verified{reward}"
+        return f"{done:,} samples verified{reward}"
 
     def places(self, key: str) -> list[tuple[int, int]]:
         """Return step 0 and the place of the problem that a key stands for."""
@@ -98,7 +106,7 @@ class WatchedEvaluation:
             sample = texts.get(score.get("sample"), {})  # none where `score` read a file
             samples.append(
                 {
-                    "reward": score.get("reward"),
+                    "reward": self._reward(score),
                     "outcome": score.get("outcome"),
                     "passed": score.get("passed"),
                     "tests": score.get("total"),
@@ -114,6 +122,13 @@ class WatchedEvaluation:
             "samples": samples,
         }
         return cleaned_group(group)
+
+    def _reward(self, score: Mapping[str, Any]) -> float | None:
+        """Return what the results take for the reward of a stored score."""
+        try:
+            return self._scores.reward_of(Score.from_json(score))
+        except InvalidValueError:  # a line that another hand has written
+            return None
 
     def summary(self, step: int, place: int) -> dict[str, Any]:
         """Return the id of a problem and the rewards of its samples."""
