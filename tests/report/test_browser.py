@@ -15,8 +15,8 @@ from chromium import BROWSER
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
-from maxatk.report.comparison import load_comparison
 from maxatk.report.decision import decide
+from maxatk.report.reading import load_comparison
 from maxatk.report.tables import change, change_interval, interval, p_value, share
 from maxatk.verifier import Verifier
 from processes import patience

@@ -10,8 +10,9 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.report import CompareOptions, compare, write_report
-from maxatk.report.comparison import load_comparison, pooled
+from maxatk.report.comparison import pooled
 from maxatk.report.decision import decide
+from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import winners
 from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import (

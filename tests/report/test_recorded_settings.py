@@ -6,7 +6,7 @@ import pytest
 
 from maxatk.objectives import METHODS
 from maxatk.report import write_report
-from maxatk.report.comparison import load_comparison
+from maxatk.report.reading import load_comparison
 from maxatk.report.recorded_settings import (
     described,
     models_table,

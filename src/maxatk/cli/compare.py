@@ -9,7 +9,8 @@ import tyro
 from maxatk.cli.flags import MapFlag, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.errors import printable
-from maxatk.report.model_comparison import CompareOptions, compare, table_of_tests, tidy_rows
+from maxatk.report.comparison_tables import table_of_tests
+from maxatk.report.model_comparison import CompareOptions, compare, tidy_rows
 from maxatk.report.notices import notices, selection_lines
 from maxatk.report.run_tables import scores_table
 

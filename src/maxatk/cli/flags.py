@@ -13,7 +13,7 @@ import tyro
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import ResultsSource
 from maxatk.exchange import parse_mapping
-from maxatk.report.comparison import Reading
+from maxatk.report.reading import Reading
 from maxatk.settings import apply_overrides
 
 _SMALL = 64 << 20  # bytes of weights

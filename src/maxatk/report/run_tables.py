@@ -8,9 +8,10 @@ from types import MappingProxyType
 from maxatk.evaluation.results import METRICS, RETRIED, Counts, Results
 from maxatk.records import Outcome
 from maxatk.report import tables
-from maxatk.report.comparison import Comparison, Reading, Run, Runs, comparison_of
+from maxatk.report.comparison import Comparison, Run
 from maxatk.report.decision import Decision
 from maxatk.report.paired_tests import Measure
+from maxatk.report.reading import Reading, Runs, comparison_of
 from maxatk.report.tables import Cell, Table, table_of, table_of_rows
 
 KS = (1, 8, 32, 128)
