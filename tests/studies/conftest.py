@@ -11,8 +11,8 @@ from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.studies.findings import build_study, pooled_models
-from maxatk.studies.recipe import Variant
 from maxatk.studies.schedule import Place
+from maxatk.studies.variants import Variant
 from report.conftest import make, make_results, results
 from tiny import save_tiny_model
 
