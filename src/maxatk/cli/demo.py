@@ -8,7 +8,8 @@ from typing import Annotated
 import tyro
 
 from maxatk.check import at_least
-from maxatk.cli.output import Output, OutputFormat, emit, results_output
+from maxatk.cli.output import Output, OutputFormat, emit
+from maxatk.cli.results_output import results_output
 from maxatk.cli.study import carry_out
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import load_results

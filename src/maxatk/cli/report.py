@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from maxatk.cli.flags import MapFlag, named_paths, named_sources
-from maxatk.cli.output import Output, OutputFormat, emit, results_output, say_aside
+from maxatk.cli.output import Output, OutputFormat, emit, say_aside
+from maxatk.cli.results_output import results_output
 from maxatk.errors import DataError
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.results import METRICS
