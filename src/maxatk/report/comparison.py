@@ -145,8 +145,8 @@ class Comparison:
 
 
 def check_name(name: str, *, where: str) -> None:
-    """Refuse the name of a model that would break a figure, a file or a terminal."""
-    if not name.isprintable():
+    """Refuse the name of a model that nobody sees, or that would break a figure or a terminal."""
+    if not name.isprintable() or not name.strip():
         raise InvalidValueError(f"{where}: a name must be printable text, got {name!r}")
 
 

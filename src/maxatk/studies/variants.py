@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.report.comparison import BASE, check_name
-from maxatk.settings import apply_overrides
+from maxatk.settings import put
 
 STEPS = "steps"  # the axis of the checkpoints
 
@@ -57,6 +56,10 @@ def variants_of(
         for combination in itertools.product(*(levels.items() for levels in grid.values())):
             levels = {axis: str(level) for axis, (level, _) in zip(grid, combination, strict=True)}
             changed = _changed(train, [changes for _, changes in combination])
+            if checkpoints and STEPS in levels:
+                raise InvalidValueError(
+                    f"grids[{number}].{STEPS}: is the axis of 'checkpoints'; name it otherwise"
+                )
             variants += _at_checkpoints(levels, changed, checkpoints)
     names = [variant.name for variant in variants]
     for name in names:
@@ -81,8 +84,8 @@ def _changed(train: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> 
     """Return the section `train` with the keys that the levels of a model change."""
     changed = copy.deepcopy(dict(train))
     for of_level in changes:
-        settings = [f"{key}={json.dumps(value)}" for key, value in of_level.items()]
-        apply_overrides(changed, settings)
+        for key, value in of_level.items():
+            put(changed, str(key), copy.deepcopy(value), where=f"grids: {key!r}")
     return changed
 
 
@@ -104,8 +107,8 @@ def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> lis
     """
     names: list[tuple[str, str]] = []
     for pair in pairs:
-        if len(pair) != 2:
-            raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
+        if len(set(pair)) != 2 or len(pair) != 2:
+            raise InvalidValueError(f"pairs: each must be two different levels, got {pair!r}")
         first, second = pair
         matches = _models_apart(variants, first, second)
         if not matches:
@@ -123,12 +126,8 @@ def _models_apart(variants: Sequence[Variant], first: str, second: str) -> list[
     by_levels = {frozenset(variant.levels.items()): variant.name for variant in variants}
     matches = []
     for variant in variants:
-        if first not in variant.levels.values():
-            continue
-        exchanged = {
-            axis: second if level == first else level for axis, level in variant.levels.items()
-        }
-        partner = by_levels.get(frozenset(exchanged.items()))
-        if partner is not None:
-            matches.append((variant.name, partner))
+        for axis, level in variant.levels.items():
+            partner = by_levels.get(frozenset({**variant.levels, axis: second}.items()))
+            if level == first and partner is not None:
+                matches.append((variant.name, partner))
     return matches
