@@ -333,7 +333,7 @@ return [texts("pre"), texts(".failure p"), texts(".failure small")];"""
     pres, failures, parts = measured["done"]
     assert pres[0] == "Double <b>it</b>."
     assert failures == ["test 2: wrong answer", "test 1: runtime error"]
-    assert parts == ["input", "expected", "came", "input", "expected", "error"]
+    assert parts == ["input", "expected", "got", "input", "expected", "error"]
     assert {"3\n", "6\n", "4\n", "print(4)  # </script>"} <= set(pres)
     assert any(text.rstrip().endswith("ZeroDivisionError: division by zero") for text in pres)
     assert (measured["beyond"], measured["clipped"]) == (0, [])

@@ -12,7 +12,6 @@ from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.cli.results_output import results_output
 from maxatk.errors import DataError
 from maxatk.evaluation.problem_groups import check_by
-from maxatk.evaluation.results import METRICS
 from maxatk.folders import TRAIN_RECORD, read_training
 from maxatk.report.notices import selection_lines
 from maxatk.report.reading import Reading, load_comparison
@@ -67,7 +66,9 @@ def command(
     tables = results_output({run.name: run.results for run in comparison.runs}, ks=reading.k, by=by)
     if format not in ("text", "json"):
         rows = tables["metrics"].rows
-        tables = {metric: Output(rows, every_k(comparison, metric)) for metric in METRICS}
+        tables = {
+            metric: Output(rows, every_k(comparison, metric)) for metric in comparison.metrics
+        }
     emit(tables, format, text=f"report: {out}")
 
 

@@ -33,14 +33,16 @@ SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] 
 )
 
 
-def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
-    """Return max@k and pass@k of every run at `ks`, else at `KS`; raises as `load_comparison`.
+def overview_table(
+    results: Runs, *, ks: Sequence[int] = (), metrics: Sequence[str] = METRICS
+) -> Table:
+    """Return the metrics of every run at `ks`, else at `KS`; raises as `load_comparison`.
 
     A run with visible tests has a row more, for max@k with a blind retry (`retried_max_at_k`).
     """
     comparison = comparison_of(results, Reading(k=tuple(ks)))
     shown_ks = comparison.shown_ks(ks or KS)
-    measures = [Measure("", metric, k) for metric in METRICS for k in shown_ks]
+    measures = [Measure("", metric, k) for metric in metrics for k in shown_ks]
     scores = scores_table({"": comparison}, measures)
     retries = [
         _retry_row(run, measures)

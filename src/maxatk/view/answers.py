@@ -16,13 +16,14 @@ from maxatk.report.figures import metric_svg
 from maxatk.report.page import templates
 from maxatk.report.page_problems import rewards_text
 from maxatk.report.run_tables import overview_table
-from maxatk.report.tables import Cell, Table, share, table_of, table_of_rows
+from maxatk.report.tables import Cell, Table, counted, share, table_of, table_of_rows
 from maxatk.report.training_figures import curve_svg, drawn_quantities
 from maxatk.view.advantages import advantages_under
 from maxatk.view.watched_evaluation import WatchedEvaluation
 from maxatk.view.watched_training import WatchedTraining
 
-_STEP_COLUMNS = ("reward", "entropy", "step_time")  # beside max@k; figures have the rest
+# Columns of the steps beside max@k, with their units; figures have the rest.
+_STEP_COLUMNS = {"reward": "reward", "entropy": "nats a token", "step_time": "seconds a step"}
 _MOST_HITS = 200  # groups that a search returns
 
 Place: TypeAlias = tuple[int, int, int]
@@ -53,8 +54,10 @@ class Answers:
         if query.get("known") == version:
             return {"version": version}
         figures = drawn_quantities(self._curves())
-        if self._comparison().runs:
-            figures += [(metric, "against k, with 95% intervals") for metric in METRICS]
+        comparison = self._comparison()
+        if comparison.runs:
+            ending = "against k, with 95% intervals over problems"
+            figures += [(metric, f"{metric} {ending}") for metric in comparison.metrics]
         lines = lines_for(self._names)
         runs = [
             {
@@ -86,8 +89,8 @@ class Answers:
         lengths = [len(self._steps())]
         comparison = self._comparison()
         if comparison.runs:
-            caption = "Unbiased estimates over the problems that have all samples so far."
-            markup += _markup(overview_table(comparison), caption, "overview")
+            overview = overview_table(comparison, metrics=comparison.metrics)
+            markup += _markup(overview, _overview_caption(comparison), "overview")
             markup += self._problems_table(comparison, most)
             lengths += [len(run.results.ids) for run in comparison.runs]
         if self._trainings:
@@ -116,7 +119,7 @@ class Answers:
             step = int(query["step"])
             count = len(self._runs[run].groups.get(step, ()))
             places = [(run, step, place) for place in range(count)]
-            caption = f"{count} groups that were kept; a prompt opens its completions."
+            caption = f"{count} groups that were kept of this step; a prompt opens its completions."
         elif "prompt" in query:
             places = self._places_of(query["prompt"])
             caption = "The groups of one prompt."
@@ -194,15 +197,16 @@ class Answers:
         for step, run in steps[:most]:
             covering[run] = logged.get((step, run)) or covering.get(run, {})
             values = self._trainings[run].values_of(step)
-            cells = [_digits(values.get(key, known(covering[run], key))) for key in keys]
+            cells = [share(values.get(key, known(covering[run], key))) for key in keys]
             name = Cell(self._step_name(run, step), link=f"#step/{run}/{step}")
             rows.append([name, *cells])
         caption = (
-            f"{len(steps)} steps with groups, the last first. Reward and max@k are those of the "
-            "groups of the step that were kept, the others means over the steps of a row of the "
-            "log. A step opens its prompts, and so does a figure."
+            f"{len(steps)} steps, the last first. Reward and max@k are means over the groups that "
+            "were kept of the step, the others over the steps since the log's row before. A step "
+            "opens its prompts, and so does a click into a figure."
         )
-        return _markup(table_of_rows(("step", *keys), rows), caption, "steps")
+        headings = [_STEP_COLUMNS.get(key, key) for key in keys]
+        return _markup(table_of_rows(("step", *headings), rows), caption, "steps")
 
     def _problems_table(self, comparison: Comparison, most: int) -> str:
         """Return the table of the problems: max@1 of every model, and max@k for its largest k."""
@@ -212,7 +216,10 @@ class Answers:
         for run in comparison.runs:
             cells = self._problem_cells(run, set(ids), largest_k=comparison.ks[-1])
             columns[run.name] = [cells.get(problem_id, "–") for problem_id in ids]
-        caption = "max@1 of the problems; a value opens the samples of its model."
+        caption = (
+            "max@1 of each problem, and below it max@k for the largest k of all models; a value "
+            "opens the samples of its model."
+        )
         return _markup(table_of(columns), caption, "problems")
 
     def _problem_cells(self, run: Run, ids: Set[str], *, largest_k: int) -> dict[str, Cell]:
@@ -232,6 +239,16 @@ class Answers:
         return cells
 
 
+def _overview_caption(comparison: Comparison) -> str:
+    """Say what the overview is over: an evaluation that runs has some problems only."""
+    counts = [len(run.results.ids) for run in comparison.runs]
+    fewest = min(counts)
+    most = max(counts)
+    problems = counted(most) if fewest == most else f"{fewest:,} to {most:,} problems"
+    same = "; pass@k is the same" if len(comparison.metrics) == 1 else ""
+    return f"Unbiased estimates with 95% intervals over {problems} that have all samples{same}."
+
+
 def _group_cells(group: Mapping[str, Any], *, link: str) -> list[Cell | str]:
     """Return a group as cells: its prompt, rewards, their mean and best, and if it has a signal."""
     rewards = [sample["reward"] for sample in group["samples"]]
@@ -243,8 +260,8 @@ def _group_cells(group: Mapping[str, Any], *, link: str) -> list[Cell | str]:
     return [
         Cell(title or "–", link=link),
         rewards_text(rewards),
-        _digits(sum(scored) / len(scored) if scored else None),
-        _digits(max(scored, default=None)),
+        share(sum(scored) / len(scored) if scored else None),
+        share(max(scored, default=None)),
         "yes" if signal else "none",
     ]
 
@@ -252,7 +269,3 @@ def _group_cells(group: Mapping[str, Any], *, link: str) -> list[Cell | str]:
 def _markup(table: Table, caption: str, name: str) -> str:
     parts = templates().get_template("parts.html").module
     return str(parts.table(table, caption, name))  # type: ignore[attr-defined]
-
-
-def _digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}".removesuffix(".000")
