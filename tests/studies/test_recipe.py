@@ -96,6 +96,9 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
     ("changes", "message"),
     [
         ({"seeds": []}, "seeds"),
+        ({"grids": []}, "grids: must hold a model beside the base, got none"),
+        ({"out": "a/b", "work": "a/b/"}, "work: must not be 'out', 'a/b', nor hold it"),
+        ({"out": "a/b", "work": "a"}, "work: must not be 'out', 'a/b', nor hold it, got 'a'"),
         ({"seeds": [1, 1]}, "seeds"),
         ({"grids": [{"method": {"grpo": {}}}, {"method": {"grpo": {}}}]}, "'grpo' is there twice"),
         ({"grids": [{"method": ["grpo"]}]}, r"grids\[0\].method"),

@@ -13,7 +13,7 @@ from maxatk.errors import InvalidValueError, MissingFileError, StageError
 from maxatk.studies.check import check_study, refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places, planned, write_recipes
-from studies.conftest import RECIPE
+from studies.conftest import RECIPE, UNTRAINED
 from tiny import save_tiny_model
 
 
@@ -130,7 +130,7 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert {name for name in before if name.startswith("train-")} == before & changed
     save_tiny_model(tmp_path / "llama", architecture="Llama", seed=1)
     assert not names_of(study) & before
-    assert main(["study", str(recipe(**{**of_a_llama, "grids": []})), "--dry-run"]) == 0
+    assert main(["study", str(recipe(**{**of_a_llama, "grids": UNTRAINED})), "--dry-run"]) == 0
     assert "eval    2 left" in capsys.readouterr().out
 
 

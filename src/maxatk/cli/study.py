@@ -72,6 +72,11 @@ def command(
     if findings.selection is not None:
         say_aside(findings.selection)
     lines = [f"results: {study.out}"]
+    if study.front is not None and findings.front is None:
+        say_aside(
+            "note: no front, for which two seeds or front.choose have to choose among the models, "
+            "and a problem has to have as many samples as one of front.ks"
+        )
     if findings.front is not None:
         from maxatk.studies.write import front_sentences  # imports matplotlib
 

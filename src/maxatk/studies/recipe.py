@@ -94,8 +94,15 @@ class StudyRecipe:
         require(different, "seeds", "different numbers", self.seeds)
         if (self.model is None) == (self.mini is None):
             raise InvalidValueError("recipe: must have either 'model' or 'mini'")
+        out = Path(self.out).resolve()
+        if self.work is not None and Path(self.work).resolve() in (out, *out.parents):
+            raise InvalidValueError(
+                f"work: must not be 'out', {self.out!r}, nor hold it, got {self.work!r}"
+            )
         self._check_section(self.eval, "eval")
         self._check_section(self.train, "train")
+        if len(self.variants) < 2:
+            raise InvalidValueError("grids: must hold a model beside the base, got none")
         for model in self.variants[1:]:
             self._check_section(model.train, model.name)
         self.eval_recipe(seed=0)
