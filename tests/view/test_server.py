@@ -451,6 +451,18 @@ def test_a_search_finds_the_samples_of_an_evaluation(study):
     assert [row[0] for row in rows if row[-1].startswith("eval-b")] == ["p0", "p1"]
 
 
+@pytest.mark.parametrize("asked", ["É ü", "é Ü", "\u03a3\U0001f600", '"x"\\'])
+def test_a_search_knows_both_cases_of_every_letter(tmp_path, asked):
+    text = 'print("x"\\) # É ü \u03c3\U0001f600'
+    write(tmp_path / "training", 1, text=text)
+    an_evaluation(tmp_path / "evaluation", done=3)
+    rows = [Sample(f"p{at}", 0, text if at == 1 else "").to_json() for at in range(3)]
+    write_jsonl(tmp_path / "evaluation" / "samples.jsonl", rows)
+    answers = Answers(runs_in({"both": tmp_path}))
+    hits = [row[0] for row in rows_of(answers.groups({"text": asked}))]
+    assert hits == ["p1", "p1: Solve p1."]
+
+
 def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
     write_jsonl(
         tmp_path / "scores.jsonl",

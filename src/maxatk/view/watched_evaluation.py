@@ -26,7 +26,7 @@ from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
 from maxatk.records import Score
 from maxatk.training.group_log import prompt_key
-from maxatk.view.readable import LONGEST_LINE, cleaned_group, row_of
+from maxatk.view.readable import LONGEST_LINE, cleaned_group, finder_of, row_of
 
 
 class WatchedEvaluation:
@@ -138,11 +138,11 @@ class WatchedEvaluation:
 
     def search(self, text: str, most: int) -> list[tuple[int, int]]:
         """Return step 0 and place of at most so many problems whose samples hold a text."""
-        wanted = json.dumps(text.lower())[1:-1].encode()
+        holds = finder_of(text)
         hits = set()
         for file in (SAMPLES, PROMPTS, FAILURES):
             for line in self._whole_lines(file):
-                if wanted in line.lower():
+                if holds(line):
                     hits.add(row_of(line).get("problem_id"))
         places = [(0, place) for place, name in enumerate(self.groups[0]) if name in hits]
         return places[:most]
