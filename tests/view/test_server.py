@@ -249,6 +249,17 @@ def test_runs_of_one_name_in_several_folders_are_all_there(tmp_path):
         runs_in({"x/base": tmp_path / "v1/base", "x": tmp_path / "v2"})
 
 
+def test_the_stages_of_a_study_are_called_by_their_models(tmp_path):
+    for name in ("eval-grpo-1-0a", "eval-grpo-1-0b", "eval-grpo-1-0c"):
+        an_evaluation(tmp_path / "work" / name, done=3)
+    called = {"eval-grpo-1-0a": "eval grpo,rate=1e-4, seed 1", "gone": "x"}
+    write_json(tmp_path / "work" / "stages.json", {**called, "eval-grpo-1-0b": "eval a, seed 1"})
+    names = ["eval grpo,rate=1e-4, seed 1", "eval a, seed 1", "eval-grpo-1-0c"]
+    assert list(runs_in({"x": tmp_path})) == list(runs_in({"x": tmp_path / "work"})) == names
+    (tmp_path / "work" / "stages.json").write_text("[")
+    assert next(iter(runs_in({"x": tmp_path}))) == "eval-grpo-1-0a"
+
+
 def on(page):
     return f"document.getElementById('place').dataset.page === {page!r}"
 

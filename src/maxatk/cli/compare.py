@@ -64,6 +64,6 @@ def command(
         ),
         "verdict": Output(rows["verdict"]),
     }
-    if format == "text" and table == "all" and len(compared.names) == 2:
+    if format != "json" and table == "all" and len(compared.names) == 2:
         del outputs["leaders"]  # it would repeat the one difference
     emit({name: outputs[name] for name in outputs if table in ("all", name)}, format)

@@ -204,7 +204,7 @@ def _verdict_rows(decisions: Mapping[tuple[str, str], Decision]) -> list[TidyRow
                     **dataclasses.asdict(Measure(benchmark, metric, k)),
                     "test": decision.comparison.test_name,
                     "best": best,
-                    "tied": " ".join(tied),
+                    "tied": "; ".join(tied),
                 }
             )
     return rows

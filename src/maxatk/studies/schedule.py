@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 
 from maxatk.evaluation.folder import RESULTS
+from maxatk.folders import STAGE_NAMES, read_json, write_json
 from maxatk.studies.chain import COMMANDS, DigestOf, chain_of, problems_digest
-from maxatk.studies.recipe import WORK, StudyRecipe
+from maxatk.studies.recipe import TRAININGS, WORK, StudyRecipe
 from maxatk.studies.stages import Stage
 from maxatk.studies.variants import Variant
 from maxatk.writing import OutFolder, write_text
@@ -105,6 +106,19 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
     for stage, recipe in stages.items():
         path = _recipe_path(study, stage.name)
         write_text(path, yaml.safe_dump(dict(recipe), sort_keys=False))
+
+
+def write_stage_names(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
+    """Write what people call the folders of the stages, beside those of studies that share them."""
+    path = study.work_folder / STAGE_NAMES
+    names = read_json(path) if path.is_file() else {}
+    for place in everywhere:
+        for part, stage in place.chain.items():
+            model = place.variant.name
+            if part in TRAININGS and study.checkpoints:  # they share their training
+                model = place.variant.training_name
+            names[stage] = f"{part} {model}, seed {place.seed}"
+    write_json(path, names)
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:

@@ -35,10 +35,19 @@ class Variant:
     @property
     def name(self) -> str:
         """The level of the first axis, then `axis=level` of the others."""
-        if not self.levels:
-            return BASE
-        (_, first), *further = self.levels.items()
-        return ",".join([first, *(f"{axis}={level}" for axis, level in further)])
+        return _name_of(self.levels)
+
+    @property
+    def training_name(self) -> str:
+        """The name without the checkpoint: what is common to the models of one training."""
+        return _name_of({axis: level for axis, level in self.levels.items() if axis != STEPS})
+
+
+def _name_of(levels: Mapping[str, str]) -> str:
+    if not levels:
+        return BASE
+    (_, first), *further = levels.items()
+    return ",".join([first, *(f"{axis}={level}" for axis, level in further)])
 
 
 def variants_of(
