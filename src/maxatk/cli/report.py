@@ -75,5 +75,7 @@ def command(
 def _curve(name: str, folder: Path) -> dict[str, Any]:
     record = read_training(folder)
     if "log_history" not in record:
-        raise DataError(f"{folder / TRAIN_RECORD}: the training has not finished")
+        raise DataError(
+            f"{folder / TRAIN_RECORD}: the training has not finished; maxatk view shows it"
+        )
     return {"name": name, **record}

@@ -14,7 +14,7 @@ from maxatk.report.comparison import Comparison, Run
 from maxatk.report.figure_style import lines_for
 from maxatk.report.figures import metric_svg
 from maxatk.report.page import templates
-from maxatk.report.page_problems import rewards_text
+from maxatk.report.problem_details import rewards_text
 from maxatk.report.run_tables import overview_table
 from maxatk.report.tables import Cell, Table, counted, share, table_of, table_of_rows
 from maxatk.report.training_figures import curve_svg, drawn_quantities
