@@ -260,6 +260,23 @@ def test_the_stages_of_a_study_are_called_by_their_models(tmp_path):
     assert next(iter(runs_in({"x": tmp_path}))) == "eval-grpo-1-0a"
 
 
+def test_of_runs_over_different_problems_none_is_the_best(tmp_path):
+    for name, rewards in (("problem", (0.0, 0.5)), ("better", (0.5, 1.0))):
+        scores = [
+            Score("p", n, reward, 0, 0, Outcome.SCORED, 0.0) for n, reward in enumerate(rewards)
+        ]
+        (tmp_path / name).mkdir()
+        write_jsonl(tmp_path / name / "scores.jsonl", [score.to_json() for score in scores])
+    answers = Answers(runs_in({"x": tmp_path}))
+    markup = answers.tables({"most": "9"})["html"]
+    assert markup.count('class="best"') == 4  # at k = 1 and 2, of max@k and pass@k
+    assert rows_of({"html": markup})[-1] == ["p", "0.750max@2 1.000", "0.250max@2 0.500"]
+    path = tmp_path / "problem" / "scores.jsonl"
+    path.write_text(path.read_text().replace('"p"', '"another"'))
+    answers = Answers(runs_in({"x": tmp_path}))
+    assert 'class="best"' not in answers.tables({"most": "9"})["html"]
+
+
 def on(page):
     return f"document.getElementById('place').dataset.page === {page!r}"
 

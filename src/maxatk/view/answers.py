@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
@@ -16,7 +17,7 @@ from maxatk.report.figures import metric_svg
 from maxatk.report.page import templates
 from maxatk.report.problem_details import rewards_text
 from maxatk.report.run_tables import overview_table
-from maxatk.report.tables import Cell, Table, counted, share, table_of, table_of_rows
+from maxatk.report.tables import Cell, Table, counted, share, table_of_rows
 from maxatk.report.training_figures import curve_svg, drawn_quantities
 from maxatk.view.advantages import advantages_under
 from maxatk.view.watched_evaluation import WatchedEvaluation
@@ -89,8 +90,7 @@ class Answers:
         lengths = [len(self._steps())]
         comparison = self._comparison()
         if comparison.runs:
-            overview = overview_table(comparison, metrics=comparison.metrics)
-            markup += _markup(overview, _overview_caption(comparison), "overview")
+            markup += _markup(_overview(comparison), _overview_caption(comparison), "overview")
             markup += self._problems_table(comparison, most)
             lengths += [len(run.results.ids) for run in comparison.runs]
         if self._trainings:
@@ -212,15 +212,17 @@ class Answers:
         """Return the table of the problems: max@1 of every model, and max@k for its largest k."""
         all_ids = dict.fromkeys(name for run in comparison.runs for name in run.results.ids)
         ids = list(all_ids)[:most]
-        columns: dict[str, list[Cell | str]] = {"problem": [*ids]}
-        for run in comparison.runs:
-            cells = self._problem_cells(run, set(ids), largest_k=comparison.ks[-1])
-            columns[run.name] = [cells.get(problem_id, "–") for problem_id in ids]
+        cells_of_runs = [
+            self._problem_cells(run, set(ids), largest_k=comparison.ks[-1])
+            for run in comparison.runs
+        ]
+        rows = [[name, *(cells.get(name, "–") for cells in cells_of_runs)] for name in ids]
         caption = (
             "max@1 of each problem, and below it max@k for the largest k of all models; a value "
             "opens the samples of its model."
         )
-        return _markup(table_of(columns), caption, "problems")
+        table = table_of_rows(("problem", *comparison.names), rows)
+        return _markup(table, caption, "problems")
 
     def _problem_cells(self, run: Run, ids: Set[str], *, largest_k: int) -> dict[str, Cell]:
         """Return the cells of these problems of a run, each of which opens its samples."""
@@ -237,6 +239,20 @@ class Answers:
                 link=f"#group/{at}/0/{places[problem_id]}",
             )
         return cells
+
+
+def _overview(comparison: Comparison) -> Table:
+    """Return the metrics of every model; on problems of their own none of them is the best."""
+    overview = overview_table(comparison, metrics=comparison.metrics)
+    baseline = comparison.baseline.results
+    place = "settings.problems"
+    if all(
+        run.results.ids == baseline.ids and run.results.recorded(place) == baseline.recorded(place)
+        for run in comparison.runs
+    ):
+        return overview
+    rows = [[dataclasses.replace(cell, mark="") for cell in row] for row in overview.rows]
+    return table_of_rows(overview.header, rows)
 
 
 def _overview_caption(comparison: Comparison) -> str:

@@ -66,7 +66,7 @@ def _inner_runs(folder: Path, *, prefix: str) -> dict[str, WatchedRun]:
 def _stage_names(folder: Path) -> dict[str, str]:
     """Return what people call the folders in one of a study: its stages have digests as names."""
     names: dict[str, str] = {}
-    with contextlib.suppress(MissingFileError, DataError, OSError):
+    with contextlib.suppress(DataError, OSError):
         for stage, name in read_json(folder / STAGE_NAMES).items():
             names[stage] = str(name)
     return names

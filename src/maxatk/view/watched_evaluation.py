@@ -74,7 +74,7 @@ class WatchedEvaluation:
             # Problems come one after the other: those with fewer samples are under way.
             samples = max(map(len, by_problem.values()))
             complete = [name for name, drawn in by_problem.items() if len(drawn) == samples]
-            self.results = build_results(complete, None, scores, manifest={})
+            self.results = build_results(complete, None, scores, manifest=self._manifest())
 
     @property
     def progress(self) -> str:
@@ -82,14 +82,18 @@ class WatchedEvaluation:
         column = self._scores.column
         reward = "" if column is None else f"; the reward is the column {column!r}"
         done = sum(map(len, self.groups[0].values()))
-        manifest: dict[str, Any] = {}
-        with contextlib.suppress(DataError, OSError):  # it may be written anew just now
-            manifest = read_json(self._folder / MANIFEST)
+        manifest = self._manifest()
         samples = recorded(manifest, "settings.sampling.samples")  # of a problem
         problems = recorded(manifest, "settings.problems.count")
         if is_whole(samples, 1) and is_whole(problems, 1) and samples * problems > done:
             return f"{done:,} of {samples * problems:,} samples verified{reward}"
         return f"{done:,} samples verified{reward}"
+
+    def _manifest(self) -> dict[str, Any]:
+        """Return the manifest of the run; an empty one where it is missing or being written."""
+        with contextlib.suppress(DataError, OSError):
+            return read_json(self._folder / MANIFEST)
+        return {}
 
     def places(self, key: str) -> list[tuple[int, int]]:
         """Return step 0 and the place of the problem that a key stands for."""
