@@ -20,6 +20,7 @@ from maxatk.studies.variants import Variant, pairs_of, variants_of
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order
 WORK = "work"  # the folder of the stages in that of the results, where no other is named
+_SEEDS = 1 << 32  # NumPy's generators, by which the trainer is seeded, take no larger one
 _SEED = "{seed}"  # in a path of the recipe
 _FILLED_IN = ("model", "out", "problems")  # of the recipes of commands
 
@@ -87,27 +88,41 @@ class StudyRecipe:
     front: FrontSettings | None = None
 
     def __post_init__(self) -> None:
+        if (self.model is None) == (self.mini is None):
+            raise InvalidValueError("recipe: must have either 'model' or 'mini'")
+        self._check_numbers()
+        self._check_folders()
+        self._check_sections()
+        self._check_front()
+        self._check_names()
+
+    def _check_numbers(self) -> None:
         ascending = all(is_whole(step, 1) for step in self.checkpoints)
         ascending = ascending and sorted(set(self.checkpoints)) == self.checkpoints
         require(ascending, "checkpoints", "optimizer steps in ascending order", self.checkpoints)
         different = 0 < len(self.seeds) == len(set(self.seeds))
-        require(different, "seeds", "different numbers", self.seeds)
-        if (self.model is None) == (self.mini is None):
-            raise InvalidValueError("recipe: must have either 'model' or 'mini'")
+        in_range = all(0 <= seed < _SEEDS for seed in self.seeds)
+        allowed = f"different whole numbers from 0, below {_SEEDS}"
+        require(different and in_range, "seeds", allowed, self.seeds)
+
+    def _check_folders(self) -> None:
         out = Path(self.out).resolve()
         if self.work is not None and Path(self.work).resolve() in (out, *out.parents):
             raise InvalidValueError(
                 f"work: must not be 'out', {self.out!r}, nor hold it, got {self.work!r}"
             )
+
+    def _check_sections(self) -> None:
         self._check_section(self.eval, "eval")
+        self.eval_recipe(seed=0)
         self._check_section(self.train, "train")
-        if len(self.variants) < 2:
-            raise InvalidValueError("grids: must hold a model beside the base, got none")
         for model in self.variants[1:]:
             self._check_section(model.train, model.name)
-        self.eval_recipe(seed=0)
-        self._check_front()
+
+    def _check_names(self) -> None:
         names = [model.name for model in self.variants]
+        if len(names) < 2:
+            raise InvalidValueError("grids: must hold a model beside the base, got none")
         require(self.baseline in names, "baseline", f"one of {', '.join(names)}", self.baseline)
         self.paired_names()
 
