@@ -36,7 +36,8 @@ def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedRun]:
         if not of_folder:
             raise MissingFileError(
                 f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is "
-                f"0, no {SCORES} of an evaluation, and no folder that does"
+                f"0, no {SCORES} of an evaluation, and no folder that does; those of a study are "
+                "in its folder `work`"
             )
         for name_of_run in of_folder:
             if name_of_run in runs:
