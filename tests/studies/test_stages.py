@@ -52,7 +52,9 @@ def test_finished_stages_are_not_run_again(scoring, tmp_path, capfd):
     assert not (tmp_path / "one" / "results.json").exists()
     assert (tmp_path / "two" / "results.json").is_file()
     assert run_stages(stages, tmp_path, jobs=1).keys() == seconds.keys()
-    assert "two: finished" in capfd.readouterr().err
+    shown = capfd.readouterr().err
+    # A resumed study of hundreds of stages does not list what it has not done.
+    assert (shown.count("one: finished"), shown.count("two: finished")) == (1, 1)
 
 
 def test_a_finished_stage_whose_folder_is_gone_runs_again(scoring, tmp_path):
