@@ -19,7 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from maxatk import Verifier, load_problems
 from maxatk.training import Groups, Learner, Objective, TrainingRecord, ratio_values
 
-PROMPTS, SAMPLES, REUSE = 4, 16, 2  # of a batch; optimizer steps on each
+PROMPTS = 4  # of a batch
+SAMPLES = 16  # of a prompt
+REUSE = 2  # optimizer steps on a batch
 OBJECTIVE = Objective(
     method="bon_off_policy_exact", k=8, k_schedule="linear", form="reinforce", delta_clamp=0.5
 )

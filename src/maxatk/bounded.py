@@ -100,7 +100,8 @@ class BrokenJSONError(DataError):
 
     def __init__(self, error: json.JSONDecodeError) -> None:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        super().__init__(f"broken JSON: {error.msg} at {line}column {error.colno}")
+        what = error.msg.removesuffix(" at")  # as of an unterminated string "starting at"
+        super().__init__(f"broken JSON: {what} at {line}column {error.colno}")
         self.extra = error.msg == "Extra data"
 
 

@@ -39,7 +39,11 @@ def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
     assert ".008" in text.stdout
     markdown = maxatk("compare", "poor", "good", "--format", "md", "--table", "scores")
     assert "| good | **1.000\\*** (0 problems below 1) |" in markdown.stdout
-    assert r"\textbf{1.000}$^{*}$" in maxatk("compare", "poor", "good", "--format", "latex").stdout
+    about = "95% intervals over problems; \\* above all others, adjusted p at most 0.05\n"
+    assert markdown.stdout.endswith(f"|\n\n{about}")
+    latex = maxatk("compare", "poor", "good", "--format", "latex").stdout
+    assert r"\textbf{1.000}$^{*}$" in latex
+    assert "\n% 95% intervals over problems; * above all others" in latex
     differences = maxatk("compare", "poor", "good", "--format", "csv", "--table", "differences")
     names = differences.stdout.splitlines()[0].split(",")
     assert len(names) == len(set(names))
@@ -60,7 +64,7 @@ def test_other_problems_or_verifiers_are_refused_unless_told(maxatk, scored, tmp
     path.write_text(json.dumps(results))
     refused = maxatk("compare", "good", "poor", "--allow-other-verifiers")
     assert "not over the same problems" in refused.stderr
-    assert "maxatk compare --allow-other-problems compares those they share" in refused.stderr
+    assert f"--allow-other-problems compares the {PROBLEMS} whose ids they share" in refused.stderr
     allowed = ("--allow-other-verifiers", "--allow-other-problems")
     done = maxatk("compare", "good", "poor", *allowed)
     assert done.returncode == 0

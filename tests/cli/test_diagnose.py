@@ -7,6 +7,8 @@ import json
 import pytest
 
 from maxatk.cli.main import main
+from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Score
 from runs import write_run
 
@@ -45,6 +47,20 @@ def test_the_tables_of_an_evaluation_are_printed_in_every_format(folder, capsys)
         assert "bon_loo1" in shown
         assert "0.233" in shown
     assert "k = 4 (as many as the answers in use)" in printed(capsys, *flags)
+
+
+def test_a_run_by_a_column_is_diagnosed_by_that_column(tmp_path, capsys):
+    rows = [
+        {"problem_id": f"p{p}", "sample": s, "reward": 0.0, "judge": float(s < 2)}
+        for p in range(3)
+        for s in range(4)
+    ]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    score_rewards(tmp_path / "s.jsonl", tmp_path / "run", column="judge")
+    flags = (str(tmp_path / "run"), "--n", "2", "--best-of", "2", "--format", "json")
+    tables = json.loads(printed(capsys, *flags))
+    assert tables["signal"][0]["share"] == pytest.approx(2 * 2 * 2 / (4 * 3))
+    assert tables["gain"][0]["max@k"] == 0.5
 
 
 def test_a_folder_that_is_no_run_and_numbers_that_are_not_allowed_are_refused(

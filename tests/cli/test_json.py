@@ -82,7 +82,8 @@ def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
     outcomes = {row["outcome"]: row["samples"] for row in tables["outcomes"]}
     assert outcomes == {"passed": 4, "wrong_answer": 4}
     selected = printed("select", "run", "--by", "majority", "--k", 1)["selection"]
-    assert selected[0].keys() == {"by", "k", "mean", "low", "high"}
+    left_out = {"problems_left_out", "samples_left_out"}
+    assert selected[0].keys() == {"by", "k", "mean", "low", "high", "problems", *left_out}
     compared = printed("compare", "a=run", "b=run", "--k", 1)
     assert compared.keys() == {"verdict", "scores", "leaders", "differences"}
     (by_level,) = {row["field"] for row in reported(printed)["by"]}

@@ -291,3 +291,19 @@ def test_problems_of_one_prompt_are_judged_by_their_own_tests(maxatk, tmp_path):
     assert done.returncode == 0, done.stderr
     rewards = [(row["problem_id"], row["reward"]) for row in rows_of(tmp_path / "run/scores.jsonl")]
     assert rewards == [("p1", 1.0), ("p1", 0.0), ("p2", 0.0), ("p2", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--rewards", "1.csv", "--reward", "binary"], "--reward is for --samples"),
+        (["--rewards", "1.csv", "2.csv", "--by", "level"], "--by is for one file"),
+        (["--rewards", "1.csv", "--by", "level", "--budget", "turns=1"], "without --budget"),
+    ],
+)
+def test_flags_that_would_say_nothing_of_rewards_are_refused(maxatk, tmp_path, flags, message):
+    for name in ("1.csv", "2.csv"):
+        (tmp_path / name).write_text("problem_id,reward\np,1\n")
+    done = maxatk("score", *flags, "--out", "scored")
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "scored").exists()

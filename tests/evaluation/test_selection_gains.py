@@ -14,7 +14,9 @@ from maxatk.errors import (
     MissingFileError,
 )
 from maxatk.evaluation.load import results_of_folder
+from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.evaluation.selection_gains import SCORIO_RULES, selection_gains
+from maxatk.jsonl import write_jsonl
 from maxatk.objectives import max_at_k
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
 from runs import scored, write_run, write_samples
@@ -99,7 +101,7 @@ def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
     by_votes = [np.mean([votes_by_hand(*problem, k) for problem in votes]) for k in (1, 3)]
     assert selection.gains["majority"].mean == pytest.approx(by_votes)
     assert selection.gains["random"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2] * 2)
-    assert (selection.problems, selection.left_out) == (2, 0)
+    assert (selection.problems, selection.left_out, selection.samples_left_out) == (2, 0, 1)
 
 
 def test_few_problems_have_the_interval_that_their_results_have(run):
@@ -108,11 +110,48 @@ def test_few_problems_have_the_interval_that_their_results_have(run):
     assert (gain.low[0], gain.high[0]) == pytest.approx((metric.low, metric.high), abs=1e-6)
 
 
+def test_a_run_by_a_column_is_chosen_from_by_that_column(tmp_path):
+    judged = {"p": [(0.0, 3.0), (1.0, 2.0), (0.5, 1.0)], "q": [(1.0, 0.0), (0.0, 1.0), (0.0, 5.0)]}
+    rows = [
+        {"problem_id": p, "sample": i, "reward": reward, "judge": judge}
+        for p, pairs in judged.items()
+        for i, (reward, judge) in enumerate(pairs)
+    ]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    results = score_rewards(tmp_path / "s.jsonl", tmp_path / "run", column="judge")
+    gains = selection_gains(tmp_path / "run", ["judge"], ks=[1, 3]).gains
+    by_k = results.metrics["max@k"]
+    assert gains["truth"].mean == pytest.approx([by_k[1].mean, by_k[3].mean]) == [2.0, 4.0]
+    assert gains["judge"].mean == pytest.approx(gains["truth"].mean)
+    assert gains["random"].mean == pytest.approx([2.0, 2.0])
+
+
+def test_equal_values_have_no_interval_in_the_table(maxatk, tmp_path):
+    scores = [
+        Score(p, i, 1.0, 0, 1, Outcome.SCORED, 0.0, columns={"judge": 0.5})
+        for p in ("p", "q")
+        for i in range(2)
+    ]
+    write_run(tmp_path / "run", scores)
+    done = maxatk("select", "run", "--by", "judge", "--k", 1)
+    assert (done.returncode, "[" in done.stdout) == (0, False), done.stderr
+    assert "1.000" in done.stdout
+    done = maxatk("select", "run", "--by", "judge", "--k", 1, "--format", "csv")
+    assert done.stdout.splitlines()[1] == "truth,1,1.0,,,2,0,0"
+
+
 def test_what_cannot_choose_is_refused_by_name(run, tmp_path):
     with pytest.raises(InvalidValueError, match=r"'likelyhood'.*did you mean 'likelihood'"):
         selection_gains(run, ["likelyhood"])
     with pytest.raises(InvalidValueError, match="from 1 to the 3 samples of a problem, got 4"):
         selection_gains(run, ["judge"], ks=[4])
+    budget = [
+        Score("p", s, 1.0, 0, 1, Outcome.SCORED, 0.0, columns={"turns=1": 1.0, "judge": 0.5})
+        for s in range(2)
+    ]
+    write_run(tmp_path / "budget", budget)
+    with pytest.raises(InvalidValueError, match="unknown value 'turns=1'; allowed: judge"):
+        selection_gains(tmp_path / "budget", ["turns=1"])
     (run / "samples.jsonl").unlink()
     with pytest.raises(InvalidValueError, match=r"'majority' needs what samples.jsonl of .*judge"):
         selection_gains(run, ["majority"])
@@ -186,3 +225,7 @@ def test_the_command_prints_every_way_of_choosing(maxatk, run):
     assert [line.split(",")[:2] for line in done.stdout.splitlines()] == [
         *(["by", "k"], ["truth", "2"], ["likelihood", "2"], ["majority", "2"], ["random", "2"])
     ]
+    assert done.stdout.splitlines()[0].endswith(",problems,problems_left_out,samples_left_out")
+    assert done.stdout.splitlines()[1].endswith(",2,0,1")
+    text = " ".join(maxatk("select", run, "--by", "likelihood").stdout.split())
+    assert "2 problems; left out without a reward or a score: samples 1, problems 0" in text

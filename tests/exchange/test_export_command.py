@@ -34,6 +34,18 @@ def test_an_exported_table_scores_like_the_run_it_was(maxatk, run, tmp_path, for
     assert by_length.per_problem.values["max@k"][3] == (2, 2)
 
 
+def test_a_run_by_a_column_is_exported_with_that_column_as_its_reward(maxatk, run, tmp_path):
+    by_length = score_rewards(tmp_path / "s.jsonl", tmp_path / "length", column="length")
+    done = maxatk("export", "length", "--to", "jsonl", "--out", "table.jsonl")
+    assert done.returncode == 0, done.stderr
+    again = score_rewards(tmp_path / "table.jsonl", tmp_path / "again")
+    assert again.metrics["max@k"] == by_length.metrics["max@k"] != run.metrics["max@k"]
+    done = maxatk("export", "length", "--to", "human-eval", "--out", "h.jsonl")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "h.jsonl").read_text().splitlines()]
+    assert [row["passed"] for row in rows] == [False, True, True] * 2
+
+
 def test_the_lines_of_human_eval_continue_the_prompts(maxatk, run, tmp_path):
     problems = [Problem("a", "print(0", entry_point="f"), Problem("b", "x")]
     write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in problems))
@@ -43,7 +55,17 @@ def test_the_lines_of_human_eval_continue_the_prompts(maxatk, run, tmp_path):
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "h.jsonl").read_text().splitlines()]
     assert [row["completion"] for row in rows[:2]] == [")", "print(1)"]
-    assert [row["passed"] for row in rows] == [False, False, True, False, False, False]
+    assert [row["passed"] for row in rows] == [False, None, True, False, False, False]
+
+
+def test_a_sample_passes_for_human_eval_as_it_does_in_the_run(maxatk, tmp_path):
+    write_jsonl(tmp_path / "s.jsonl", ROWS)
+    strict = score_rewards(tmp_path / "s.jsonl", tmp_path / "run", threshold=0.5)
+    done = maxatk("export", "run", "--to", "human-eval", "--out", "h.jsonl")
+    assert done.returncode == 0, done.stderr
+    again = score_rewards(tmp_path / "h.jsonl", tmp_path / "again", log_format="human-eval")
+    assert again.metrics["pass@k"] == strict.metrics["pass@k"]
+    assert again.counts.unscored == 1
 
 
 def test_rows_for_sft_have_the_weights_of_best_of_k(maxatk, tmp_path):
@@ -103,6 +125,19 @@ def test_the_hub_gets_a_card_samples_and_results_that_its_package_reads(maxatk, 
     assert entry.value == pytest.approx(100 * run.metrics["pass@k"][1].mean)
     rows = (tmp_path / "page" / "samples.jsonl").read_text().splitlines()
     assert [json.loads(row)["completion"] for row in rows][:2] == ["print(0)", "print(1)"]
+
+
+def test_a_k_that_no_problem_has_rewards_for_is_no_metric_of_the_hub(maxatk, tmp_path):
+    from huggingface_hub import ModelCard
+
+    write_jsonl(tmp_path / "s.jsonl", [row for row in ROWS if row["problem_id"] == "a"])
+    score_rewards(tmp_path / "s.jsonl", tmp_path / "run")
+    done = maxatk("export", "run", "--to", "hub", "--out", "page")
+    assert done.returncode == 0, done.stderr
+    card = ModelCard.load(tmp_path / "page" / "README.md")
+    names = {result.metric_name for result in card.data.eval_results}
+    assert names == {"max@1", "max@2", "pass@1", "pass@2"}
+    assert "| max@2 | 1.000 | – |\n| max@3 | – | – |" in card.text
 
 
 def test_a_folder_without_scores_is_refused(maxatk):

@@ -6,6 +6,7 @@ import itertools
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
@@ -142,6 +143,22 @@ def test_two_columns_of_one_name_are_refused_by_it(maxatk, tmp_path, name):
     done = maxatk("score", "--rewards", name, "--out", "run")
     assert (done.returncode, done.stderr.count("2 columns are named 'reward'")) == (2, 1)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_index_of_a_frame_is_a_column_without_a_name(tmp_path):
+    frame = pd.DataFrame({"problem_id": ["p", "p", "q"], "reward": [0.0, 1.0, 1.0]})
+    frame.to_csv(tmp_path / "s.csv")
+    assert (tmp_path / "s.csv").read_text().startswith(",problem_id,reward\n0,p,")
+    results = score_rewards(tmp_path / "s.csv", tmp_path / "run")
+    assert results.metrics["max@k"][1].mean == 0.75
+    assert set(results.metrics) == {"max@k", "pass@k"}  # the index is no score that chooses
+
+
+def test_samples_with_and_without_a_number_are_told_apart_in_the_message(tmp_path):
+    rows = [{"problem_id": "p", "sample": 1, "reward": 1}, {"problem_id": "p", "reward": 1}]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    with pytest.raises(DataError, match=r"occurs twice: number all samples of a problem, or none"):
+        read_rewards(tmp_path / "s.jsonl")
 
 
 def test_columns_without_a_name_may_be_several(tmp_path):
@@ -327,6 +344,23 @@ def test_a_folder_of_one_run_is_not_made_one_of_several_nor_the_other_way(maxatk
     done = maxatk("score", "--rewards", both[0], "--out", "several")
     assert done.returncode == 2
     assert "'several' holds a run for each of several files" in done.stderr
+
+
+def test_a_step_with_too_few_samples_for_a_k_is_named_and_so_is_what_intervals_are_over(
+    maxatk, tmp_path
+):
+    for step, samples in ((1, 4), (2, 2)):
+        rows = [
+            {"problem_id": f"p{p}", "reward": float(p == s)}
+            for p in range(3)
+            for s in range(samples)
+        ]
+        write_jsonl(tmp_path / f"steps/{step}.jsonl", rows)
+    refused = maxatk("score", "--rewards", "steps", "--out", "o", "--k", "4")
+    assert refused.returncode == 2
+    assert "steps/2.jsonl: k: must be an integer from 1 to the 2 samples" in refused.stderr
+    shown = maxatk("score", "--rewards", "steps", "--out", "o", "--k", "1")
+    assert "95% intervals over the problems of a step" in " ".join(shown.stdout.split())
 
 
 def test_files_that_name_no_step_are_refused(maxatk, tmp_path):

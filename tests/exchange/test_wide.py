@@ -42,6 +42,19 @@ def test_a_row_may_have_all_samples_of_a_problem(tmp_path, name, content, mappin
 
 
 @pytest.mark.parametrize(
+    ("row", "mapping"),
+    [
+        ('{"p": [0, null, NaN, 1]}', {}),
+        ('{"problem_id": "p", "reward": [0, null, NaN, 1]}', {}),
+        ('{"id": "p", "all": [0, null, NaN, 1]}', {"problem_id": "id", "reward": "all"}),
+    ],
+)
+def test_null_in_a_list_is_a_sample_without_a_reward_as_nan_is(tmp_path, row, mapping):
+    (tmp_path / "t.jsonl").write_text(row)
+    assert read(tmp_path / "t.jsonl", **mapping) == {"p": {0: 0.0, 1: None, 2: None, 3: 1.0}}
+
+
+@pytest.mark.parametrize(
     ("header", "message"),
     [
         ("problem_id,r0,r2", "field 'reward': is missing"),

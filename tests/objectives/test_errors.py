@@ -126,6 +126,12 @@ def test_metrics_refuse():
         pass_at_k([1, 2], [1, 2, 3], 1)
 
 
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf])
+def test_an_infinite_reward_is_shown_as_it_is(wrong):
+    with pytest.raises(InvalidValueError, match=f"rewards: must be finite, .* got {wrong}"):
+        advantages([[0.0, wrong, 1.0]], k=2)
+
+
 def test_effective_sample_size_refuses():
     with pytest.raises(InvalidValueError, match="log_ratios: must have shape"):
         effective_sample_size([0.0], 1)

@@ -297,3 +297,20 @@ def test_nothing_heavy_is_imported_for_arrays():
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_ids_from_a_loop_over_a_tensor_are_the_numbers_that_they_hold():
+    """Equal tensors have different hashes: each sample was a group, a rollout, an answer alone."""
+    rewards = [1.0, 0.0, 1.0, 0.0]
+    ids = [0, 0, 1, 1]
+    looped = list(torch.tensor(ids))
+    expected = max_at_k(rewards, 1, groups=ids)
+    np.testing.assert_array_equal(max_at_k(rewards, 1, groups=looped), expected)
+    by_rollout = {"groups": ["a"] * 4, "rollout_reward": "sum"}
+    expected = max_at_k(rewards, 1, rollouts=ids, **by_rollout)
+    np.testing.assert_array_equal(max_at_k(rewards, 1, rollouts=looped, **by_rollout), expected)
+    expected = advantages([rewards], "majority", 3, answers=[[0, 0, 0, 1]])
+    answers = [list(torch.tensor([0, 0, 0, 1]))]
+    np.testing.assert_array_equal(advantages([rewards], "majority", 3, answers=answers), expected)
+    with pytest.raises(InvalidValueError, match="groups: must be hashable, got a tensor of 2"):
+        max_at_k(rewards, 1, groups=list(torch.zeros(4, 2)))

@@ -21,6 +21,21 @@ def objective(method="bon_loo1", k=3, **settings):
     return Objective(method=method, k=k, **settings)
 
 
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "majority"])
+def test_a_group_of_one_is_refused_where_it_would_train_nothing(method):
+    """Every method either says so, or has an advantage for a sample alone."""
+    of_one = Objective(method=method, k=1)
+    trains = False
+    if METHODS[method].samples_needed(1) == 1:
+        answers = np.zeros((1, 1)) if METHODS[method].credit_row.needs_answers else None
+        trains = bool(advantages([[0.7]], method, 1, answers=answers).any())
+    if trains:
+        of_one.check_group_size(1)
+    else:
+        with pytest.raises(InvalidValueError, match=r"the group size: 1 |at least 2 samples"):
+            of_one.check_group_size(1)
+
+
 @given(
     schedule=st.sampled_from(sorted(SCHEDULES)),
     k=st.integers(1, 64),

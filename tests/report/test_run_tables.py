@@ -19,6 +19,7 @@ from maxatk.report import (
 )
 from maxatk.report.comparison_tables import table_of_tests
 from maxatk.report.decision import decide
+from maxatk.report.notices import notices
 from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import (
     every_k,
@@ -161,6 +162,9 @@ def test_problems_in_common_are_all_that_a_table_is_about(results, make):
     few = make(9, 0.1, 0.1, ids=["p<3>", "p<1>"])
     runs = load_comparison({"base": results["base"], "x": few}, allow_other_problems=True)
     assert [run.problems for run in runs.runs] == [2, 2]
+    total = len(results["base"]["per_problem"]["ids"])
+    (notice,) = (notice for notice in notices(runs) if notice.id == "common-problems")
+    assert notice.lines == [f"base: 2 of its {total} problems, those of all runs."]
     assert not any("2 problems" in cell.note for row in overview_table(runs).rows for cell in row)
 
 

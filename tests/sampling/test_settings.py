@@ -3,7 +3,7 @@ import math
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.sampling import SamplingSettings
+from maxatk.sampling import ModelSettings, SamplingSettings
 
 
 def test_defaults_are_the_papers():
@@ -42,3 +42,16 @@ def test_defaults_are_the_papers():
 def test_bad_values_name_the_field_and_the_value(field, value):
     with pytest.raises(InvalidValueError, match=rf"SamplingSettings\.{field}: must be .* got"):
         SamplingSettings(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 2.5}, r"batch_size: must be an integer of 1 or more, got 2\.5"),
+        ({"batch_size": True}, r"batch_size: must be an integer of 1 or more, got True"),
+        ({"dtype": "float8"}, r"dtype: unknown value 'float8'.*float16"),
+    ],
+)
+def test_a_model_is_not_opened_with_settings_that_no_backend_has(changes, message):
+    with pytest.raises(InvalidValueError, match=message):
+        ModelSettings(**changes)

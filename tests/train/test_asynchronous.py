@@ -336,6 +336,8 @@ REFUSED = {
     ),
     "a budget of tokens": ({"token_budget": 100}, "token_budget: must be 0 .*got 100"),
     "the server's budget": ({"token_budget": None}, "token_budget: must be 0 .*got None"),
+    "noise": ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha: must be None with the method"),
+    "a temperature of 0": ({"temperature": 0.0}, "temperature: must be positive and finite"),
     "another distribution": ({"top_p": 0.9}, "top_p: must be 1.0 with the method"),
 }
 

@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.objectives import Method, OrderWeights, method_of
 from maxatk.train import MaxAtKConfig, MaxAtKTrainer
-from maxatk.train.config import check_trl
+from maxatk.train.start_checks import check_trl
 from maxatk.training.group_log import GROUPS
 
 from .conftest import config
@@ -58,6 +58,31 @@ from .conftest import config
             {"method": "bon_off_policy", "importance_sampling_level": "sequence"},
             r"importance_sampling_level: must be 'token'",
         ),
+        (
+            {"method": "bon_off_policy", "neftune_noise_alpha": 5.0},
+            r"neftune_noise_alpha: must be None .*got 5\.0",
+        ),
+        ({"loss_type": "cispo"}, r"epsilon: must be 1 or more .*epsilon_high .*got 0\.2"),
+        (
+            {"loss_type": "cispo", "epsilon_high": 0.3},
+            r"epsilon_high: must be 1 or .*got 0\.3",
+        ),
+        ({"max_completion_length": 0}, r"max_completion_length: must be an integer of 1 or more"),
+        ({"generation_kwargs": {"temperature": 0.5}}, r"generation_kwargs\.temperature: .*1\.0"),
+        (
+            {"generation_kwargs": {"do_sample": False}},
+            r"generation_kwargs\.do_sample: .*True",
+        ),
+        ({"generation_kwargs": {"num_beams": 4}}, r"generation_kwargs\.num_beams: must be 1"),
+        ({"generation_kwargs": {"n": 4}}, r"generation_kwargs\.n: must be 1: .*got 4"),
+        ({"generation_kwargs": {"top_p": 0}}, r"generation_kwargs\.top_p: must be above 0 "),
+        ({"temperature": 0.0}, r"temperature: must be positive and finite, got 0\.0"),
+        ({"temperature": float("nan")}, r"temperature: must be positive and finite, got nan"),
+        ({"learning_rate": float("inf")}, r"learning_rate: must be finite and not negative"),
+        ({"beta": -0.1}, r"beta: must be finite and not negative, got -0\.1"),
+        ({"epsilon": "0.2"}, r"epsilon: must be finite and not negative, got '0\.2'"),
+        ({"top_p": 1.5}, r"top_p: must be above 0 and at most 1, got 1\.5"),
+        ({"min_p": 2.0}, r"min_p: must be from 0 to 1, got 2\.0"),
     ],
 )
 def test_values_that_are_not_allowed_are_refused(tmp_path, changes, message):
@@ -152,6 +177,48 @@ def test_fp16_stands_by_itself_on_a_gpu_that_has_bf16(tmp_path, monkeypatch):
 )
 def test_ratios_are_needed_by_corrections_and_by_reinforce(tmp_path, method, form, needed):
     assert config(tmp_path, method=method, form=form).objective.needs_ratios is needed
+
+
+def test_settings_of_generation_that_leave_the_samples_as_they_are_may_be_said_again(tmp_path):
+    generation = {"do_sample": True, "num_beams": 1, "temperature": 0.7, "max_new_tokens": 3}
+    assert config(tmp_path, temperature=0.7, generation_kwargs=generation).temperature == 0.7
+    assert config(tmp_path, loss_type="cispo", epsilon_high=5.0).epsilon_high == 5.0
+
+
+@pytest.mark.parametrize(
+    "accumulation, micro_batches, outlives",
+    [
+        (1, 1, False),
+        (4, 2, False),  # two rollout batches in an optimizer step
+        (4, 3, True),  # the second one begins in a step and ends in the next
+        (1, 2, True),
+    ],
+)
+def test_ratios_are_found_where_a_rollout_batch_outlives_an_optimizer_step(
+    tmp_path, accumulation, micro_batches, outlives
+):
+    settings = config(
+        tmp_path,
+        method="bon_off_policy_exact",
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=micro_batches,
+    )
+    assert settings.ratios_in_loss is outlives
+    assert settings.extra_pass_for_ratios is False
+
+
+def test_split_groups_that_outlive_an_optimizer_step_have_an_extra_pass(make_trainer):
+    trainer = make_trainer(
+        method="bon_off_policy_exact",
+        gradient_accumulation_steps=4,
+        steps_per_generation=3,
+        per_device_train_batch_size=4,
+        num_generations=6,
+        max_steps=3,
+    )
+    assert trainer.args.extra_pass_for_ratios
+    trainer.train()
+    assert any("seconds/refresh" in row for row in trainer.state.log_history)
 
 
 def test_the_installed_trl_fits():

@@ -16,7 +16,7 @@ import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
-from maxatk.train.config import check_processes
+from maxatk.train.start_checks import check_processes
 from processes import family, kill, patience
 
 from .conftest import PROMPTS, config

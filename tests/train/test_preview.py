@@ -70,6 +70,11 @@ def test_json_holds_the_same(recipe, tmp_path, capsys):
             InvalidValueError,
             "problems: has 24 prompts, fewer than the 32",
         ),
+        (
+            {"trainer": {**TRAINER, "max_completion_length": 120}},
+            InvalidValueError,
+            r"prompt of \d+ tokens and trainer\.max_completion_length=120 exceed .* of 128",
+        ),
         ({"peft": {"rank": 4}}, InvalidValueError, r"peft: unknown key 'rank'.*allowed: .*lora_a"),
     ],
 )

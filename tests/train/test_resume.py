@@ -113,6 +113,38 @@ def test_a_checkpoint_in_mid_buffer_of_another_number_of_processes_warns(make_tr
     assert again.state.global_step == 2
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_generations": 8},
+        {"steps_per_generation": 1},
+        {"per_device_train_batch_size": 4, "steps_per_generation": 4},
+        {"per_device_train_batch_size": 16, "steps_per_generation": 1},
+        {"form": "reinforce"},
+        {"beta": 0.1},
+        {"method": "bon_loo1"},
+    ],
+    ids=str,
+)
+def test_a_rollout_batch_of_other_settings_is_not_trained_on(make_trainer, changes):
+    make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 1}).train()
+    again = make_trainer(**{**SETTINGS, "max_steps": 3, **changes})
+    (name,) = [name for name in changes if name != "steps_per_generation"] or changes
+    with pytest.warns(UserWarning, match=rf"a training with .*{name} .*\(now .* is dropped"):
+        again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-1")
+    assert again.state.global_step == 3
+    assert len(again.generations) >= 1
+    rows = again.args.per_device_train_batch_size
+    assert {len(seen.inputs["completion_ids"]) for seen in again.seen} == {rows}
+
+
+def test_settings_that_leave_the_rollout_batch_as_it_is_may_change(make_trainer):
+    make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 1}).train()
+    again = make_trainer(**{**SETTINGS, "max_steps": 3, "learning_rate": 1e-3})
+    again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-1")
+    assert again.generations == []
+
+
 @pytest.mark.long
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(
     tmp_path, started, model_folder, toy_recipe

@@ -74,6 +74,14 @@ def test_fewer_problems_than_a_rollout_batch_needs_are_refused_before_the_weight
     assert not Path(recipe["out"]).exists()
 
 
+def test_a_context_that_holds_no_completion_is_refused_before_the_weights(recipe, broken_weights):
+    recipe["model"] = str(broken_weights)
+    recipe["trainer"]["max_completion_length"] = 120
+    with pytest.raises(InvalidValueError, match=r"max_completion_length=120 exceed .* 128"):
+        run(recipe)
+    assert not Path(recipe["out"]).exists()
+
+
 def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
     out = run(recipe)
     before = (out / TRAIN_RECORD).stat().st_mtime_ns

@@ -9,9 +9,10 @@ import pytest
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS, advantages, method_of
 from maxatk.train.batch import GROUP_ROW
+from maxatk.train.scoring import numbered_answers
 from oracles import subsets
 
-from .conftest import GROUP, text_reward
+from .conftest import GROUP, reward_with_gaps, text_reward
 from .expected import CLAMP, sequence_logps
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -78,6 +79,18 @@ def test_the_score_selects_and_is_not_rewarded(
     assert logged["reward"] == pytest.approx(np.mean(truth.given[-1]), abs=1e-5)
 
 
+def test_a_sample_that_is_selected_and_has_no_reward_is_not_logged_as_0(make_trainer, score):
+    truth = Recorded("truth", lambda text: reward_with_gaps([text])[0])
+    trainer = make_trainer([truth, score], selection="score", max_steps=1, logging_steps=1)
+    trainer.train()
+    known = [reward for reward in truth.given[-1] if reward is not None]
+    assert 0 < len(known) < len(truth.given[-1])
+    row = trainer.state.log_history[0]
+    assert row["reward"] == pytest.approx(np.mean(known))
+    assert row["reward_std"] == pytest.approx(np.std(known, ddof=1))
+    assert row["frac_without_reward"] == pytest.approx(1 - len(known) / len(truth.given[-1]))
+
+
 def test_answers_come_from_a_function_of_the_completion(make_trainer, truth):
     trainer = make_trainer(truth, method="majority", answers="builtins:len", max_steps=1)
     trainer.train()
@@ -93,11 +106,11 @@ def test_an_answer_that_fails_is_named_with_its_text(make_trainer, truth):
     trainer = make_trainer(truth, method="majority", answers="json:loads")
     with pytest.raises(InvalidValueError, match=r"answers: 'json:loads' .* failed on '"):
         trainer.train()
-    trainer._answer = list  # without a hash
     with pytest.raises(InvalidValueError, match="failed on 'ab': TypeError: unhashable"):
-        trainer._answers(["ab"])
-    trainer._answer = {"a": float("nan"), "b": float("nan"), "c": None, "d": 1}.get
-    assert trainer._answers(list("abcd")).tolist() == [0, 0, 0, 1]
+        numbered_answers(list, ["ab"], called="builtins:list")  # without a hash
+    answers = {"a": float("nan"), "b": float("nan"), "c": None, "d": 1}
+    numbers = numbered_answers(answers.get, list("abcd"), called="mine.py:answer")
+    assert numbers.tolist() == [0, 0, 0, 1]
 
 
 def test_a_selection_names_one_of_several_reward_functions(make_trainer, truth, score):

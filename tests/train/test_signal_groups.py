@@ -1,6 +1,7 @@
 """Groups without a signal give way to groups of other prompts, up to a bound."""
 
 import collections
+import zlib
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from maxatk.errors import InvalidValueError
 from maxatk.rewards import Reward
 from maxatk.rewards.reward import RewardPart
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.signal_groups import more_prompts, moves, refuse_unknown_part
+from maxatk.train.rollout_batch import Scored
+from maxatk.train.signal_groups import Draw, more_prompts, moves, refuse_unknown_part
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
 from .test_resume import SETTINGS
@@ -254,6 +256,62 @@ def test_groups_with_a_signal_fill_the_places_of_those_without(data):
         assert len(swaps) == min((~has_signal).sum(), other.sum())
         assert all(not has_signal[to] and other[source] for to, source in swaps)
         assert len({to for to, _ in swaps}) == len({source for _, source in swaps}) == len(swaps)
+
+
+def scores_of(texts):
+    return torch.tensor([[float(zlib.crc32(text.encode()) % (1 << 20))] for text in texts])
+
+
+def draws_of(names, signal, size):
+    """The draw of every process of one whose groups have these names, (processes, groups)."""
+    rows_of = [[f"{group} {n}" for group in part for n in range(size)] for part in names]
+    texts = [row for rows in rows_of for row in rows]
+    draws = []
+    for rows in rows_of:
+        scores = scores_of(texts)
+        scored = Scored(scores, list(texts), list(texts), list(texts), [False] * len(texts))
+        generated = (list(rows), list(rows), None, list(rows), None, {"extra": list(rows)})
+        draws.append(
+            Draw(
+                rows=list(rows),
+                prompts=list(rows),
+                generated=generated,
+                scored=scored,
+                signal=signal.copy(),
+                group_size=size,
+            )
+        )
+    return draws
+
+
+@given(st.data())
+def test_lists_of_a_process_and_scores_of_all_hold_the_same_groups(data):
+    processes = data.draw(st.integers(1, 3))
+    size = data.draw(st.integers(1, 3))
+    drawn = []
+    for kind in ("kept", "fresh"):
+        groups = data.draw(st.integers(1, 4))
+        names = [[f"{kind} {p} {g}" for g in range(groups)] for p in range(processes)]
+        flags = st.lists(st.booleans(), min_size=groups, max_size=groups)
+        signal = np.array([data.draw(flags) for _ in range(processes)])
+        drawn.append((names, signal, draws_of(names, signal, size)))
+    (names, signal, kept), (fresh_names, fresh_signal, fresh) = drawn
+    for process in range(processes):
+        kept[process].take(fresh[process], process=process)
+    of_processes = [row for draw in kept for row in draw.rows]
+    for process, draw in enumerate(kept):
+        assert draw.scored.texts == of_processes == draw.scored.last_texts == draw.scored.tests
+        assert (draw.scored.scores == scores_of(of_processes)).all()
+        assert draw.rows == draw.prompts == draw.generated[0] == draw.generated[5]["extra"]
+        for place, group in enumerate(draw.rows[::size]):
+            name = group.rsplit(" ", 1)[0]
+            replaced = name != names[process][place]
+            if signal[process][place]:
+                assert not replaced
+            elif replaced:
+                source = fresh_names[process].index(name)
+                assert fresh_signal[process][source]
+            assert draw.signal[process, place] == (signal[process][place] or replaced)
 
 
 def test_prompts_are_drawn_evenly_differently_at_every_moment_and_again_by_its_numbers():

@@ -209,6 +209,16 @@ def test_what_cannot_be_trained_is_refused(make_trainer):
         make_trainer(best_of(text_reward, k=2))
 
 
+@pytest.mark.parametrize("reward", [float("inf"), -float("inf"), 1e39])
+def test_a_reward_beyond_a_float_names_its_function(make_trainer, reward):
+    def unbounded(completions, **_):
+        return [reward, *[0.0] * (len(completions) - 1)]
+
+    trainer = make_trainer([text_reward, unbounded])
+    with pytest.raises(InvalidValueError, match=rf"reward_funcs: unbounded .* {reward / 1e-300}"):
+        trainer.train()
+
+
 class Guessing:
     """An environment that owns the reward: every other one is worth 1."""
 

@@ -84,6 +84,23 @@ def test_conversations_and_a_named_column_are_groups():
     assert by_id == expected
 
 
+def test_ids_of_tensors_and_arrays_are_compared_by_what_they_hold():
+    expected = call(best_of(of(REWARDS), k=2))
+    ids = torch.tensor([0] * 4 + [1] * 4)
+    by_id = best_of(of(REWARDS), k=2, groups="id")
+    for column in (ids, list(ids), ids.numpy(), list(np.eye(2)[ids])):
+        assert call(by_id, prompts=["same"] * 8, id=column) == expected
+    prompts = [np.array([7, group]) for group in ids]
+    assert call(best_of(of(REWARDS), k=2), prompts=prompts) == expected
+    twice = [0.5, 0.5, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    rollouts = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
+    of_rollouts = best_of(of(twice), k=1, rollouts="rollout")
+    listed = call(of_rollouts, rollout=rollouts.tolist())
+    assert listed == [1.0 * v for v in (0.5, 0.5, -0.5, -0.5, 1.0, 1.0, -1.0, -1.0)]
+    for column in (rollouts, list(rollouts)):
+        assert call(of_rollouts, rollout=column) == listed
+
+
 def test_the_number_of_samples_tells_two_equal_prompts_in_a_row_apart():
     expected = call(best_of(of(REWARDS), k=2))
     shown = trainer(num_generations=4, scale_rewards="none")
@@ -95,6 +112,34 @@ def test_an_evaluation_has_its_own_number_of_samples():
     args = {"num_generations": 8, "num_generations_eval": 4, "scale_rewards": "none"}
     shown = trainer(training=False, **args)
     assert call(best_of(of(REWARDS), k=2), log_metric=shown.log_metric)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_an_evaluation_may_have_as_few_samples_as_one(samples):
+    """A training that evaluates with fewer samples than k would end at its first evaluation."""
+    rewards = REWARDS[: 2 * samples]
+    args = {"num_generations": 8, "num_generations_eval": samples, "scale_rewards": "none"}
+    shown = trainer(training=False, **args)
+    reward = best_of(of(rewards), k=4)
+    prompts = ["a"] * samples + ["b"] * samples
+    values = np.reshape(call(reward, prompts, log_metric=shown.log_metric), (2, samples))
+    rows = np.reshape(rewards, (2, samples))
+    largest = max(samples - 1, 1)  # the baseline leaves one out
+    expected = np.zeros((2, samples))
+    if samples > 1:
+        expected = samples * advantages(rows, "bon_centred", largest)
+    np.testing.assert_allclose(values, expected, atol=1e-15)
+    assert shown.metrics["best_of/reward"] == pytest.approx(rows.mean())
+    assert shown.metrics[f"best_of/max@{largest}"] == pytest.approx(max_at_k(rows, largest).mean())
+
+
+def test_an_evaluation_of_rollouts_may_have_fewer_than_k():
+    args = {"num_generations": 8, "num_generations_eval": 1, "scale_rewards": "none"}
+    shown = trainer(training=False, **args)
+    reward = best_of(of([0.5] * 4), k=2, rollouts="rollout")
+    columns = {"rollout": [0, 0, 1, 1], "log_metric": shown.log_metric}
+    assert call(reward, ["a"] * 2 + ["b"] * 2, **columns) == [0.0] * 4
+    assert shown.metrics["best_of/max@1"] == 0.5
 
 
 def test_a_sample_without_a_reward_has_none_and_the_others_sum_to_0():

@@ -90,7 +90,7 @@ def test_texts_that_are_not_those_of_the_groups_are_refused():
     groups = Groups(REWARDS, 2)
     with pytest.raises(InvalidValueError, match="texts: must be a list of 3 groups"):
         learner().step(groups, TEXTS[:2])
-    for wrong in ([], list("abcde")):
+    for wrong in ([], list("abcde"), "abc"):
         with pytest.raises(InvalidValueError, match="texts: must be 1 to 4 completions of each"):
             learner().step(groups, [*TEXTS[:2], wrong])
 

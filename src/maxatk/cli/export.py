@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.evaluation.folder import SAMPLES, SCORES, run_files
-from maxatk.evaluation.load import load_results
+from maxatk.evaluation.folder import SAMPLES, run_files
+from maxatk.evaluation.load import load_results, passing_reward, rewarded_scores
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
 from maxatk.exchange import export
 from maxatk.exchange.hub import write_hub
 from maxatk.problems import load_problems, problems_by_id
-from maxatk.records import Sample, Score
+from maxatk.records import Sample
 from maxatk.writing import refuse_sources
 
 
@@ -27,7 +27,7 @@ def command(
     k: int | None = None,
     draws: int | None = None,
 ) -> None:
-    """Write the samples and scores of a run for another tool.
+    """Write the samples and scores of a run for another tool, with the reward of its results.
 
     Example: maxatk export runs/base --to parquet --out base.parquet
 
@@ -44,7 +44,7 @@ def command(
         draws: So many rows a problem in proportion to the weights, for sft without weights.
     """
     refuse_sources("--out", out, run_files(run))
-    scores = read_records(run / SCORES, Score)
+    scores = rewarded_scores(run)
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     problem_of = {}
     if problems is not None:
@@ -56,7 +56,9 @@ def command(
     if to == "hub":
         _write_hub(run, rows, out)
     else:
-        print(f"{to}: {export.export(rows, out, to=to, name=run.name, k=k, draws=draws)}")
+        threshold = passing_reward(run)
+        file = export.export(rows, out, to=to, name=run.name, threshold=threshold, k=k, draws=draws)
+        print(f"{to}: {file}")
 
 
 def _write_hub(run: Path, rows: list[export.Exported], out: Path) -> None:

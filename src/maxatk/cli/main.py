@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from maxatk.cli.repeated import merged_flags
+from maxatk.cli.arguments import merged_flags
 from maxatk.errors import MaxAtKError, printable, suggestion
 from maxatk.version import VERSION
 
@@ -27,39 +27,52 @@ class CommandRow:
     resumes: bool = False  # after Ctrl-C; the interrupt of `train` says how itself
     nested: bool = False  # it has commands of its own
     lists: tuple[str, ...] = ()  # its flags that take several values
+    switches: tuple[str, ...] = ()  # its flags that take none, each with a `no-` of its own
 
 
 _OF_VERIFIER = ("verifier.sandbox", "verifier.flags")  # its flags that take several values
+_SWITCHES_OF_DRAWING = ("stop-at-fence", "server.chat")
+_SWITCHES_OF_VERIFIER = ("verifier.repair-truncated",)
 
 COMMANDS: dict[str, CommandRow] = {
     "diagnose": CommandRow(
         "before a training: what it can gain; of a training: what went wrong",
         lists=("n", "k", "difference"),
+        switches=("gradients",),
     ),
-    "train": CommandRow("train a model from a recipe", needs="train"),
+    "train": CommandRow(
+        "train a model from a recipe", needs="train", switches=("dry-run", "show-config")
+    ),
     "distill": CommandRow(
         "train a model to answer at once as its best of k samples would",
         needs="train",
         resumes=True,
+        switches=("dry-run",),
     ),
     "eval": CommandRow(
         "sample a model on problems, run the programs, compute max@k and pass@k",
         resumes=True,
         lists=("k", "stop", "map", *_OF_VERIFIER),
+        switches=("dry-run", "show-config", *_SWITCHES_OF_DRAWING, *_SWITCHES_OF_VERIFIER),
     ),
     "solve": CommandRow(
-        "print the best of many programs for one problem", lists=("stop", *_OF_VERIFIER)
+        "print the best of many programs for one problem",
+        lists=("stop", *_OF_VERIFIER),
+        switches=(*_SWITCHES_OF_DRAWING, *_SWITCHES_OF_VERIFIER),
     ),
     "score": CommandRow(
         "verify a file of samples, or take rewards that are there already",
         resumes=True,
         lists=("k", "rewards", "map", *_OF_VERIFIER),
+        switches=("dry-run", *_SWITCHES_OF_VERIFIER),
     ),
     "select": CommandRow(
         "choose the best of k by a stored score, and show what that gains", lists=("by", "k")
     ),
     "compare": CommandRow(
-        "compare evaluated models, paired over their problems", lists=("map", "k", "metric")
+        "compare evaluated models, paired over their problems",
+        lists=("map", "k", "metric"),
+        switches=("allow-other-problems", "allow-other-verifiers"),
     ),
     "report": CommandRow(
         "write one offline HTML page about evaluated models", lists=("map", "train", "k")
@@ -85,19 +98,24 @@ COMMANDS: dict[str, CommandRow] = {
         "models x seeds from one recipe: tables, figures and a page",
         needs="train,report",
         resumes=True,
+        switches=("dry-run",),
     ),
     "demo": CommandRow(
         "train, evaluate and compare on the built-in model, in minutes",
         needs="train,report",
         resumes=True,
+        switches=("fast",),
     ),
     "methods": CommandRow("list the methods, and draw what each of them weighs"),
     "serve": CommandRow(
         "verify programs for other processes and machines",
         needs="serve",
         lists=_OF_VERIFIER,
+        switches=_SWITCHES_OF_VERIFIER,
     ),
-    "doctor": CommandRow("show how well programs are isolated on this machine"),
+    "doctor": CommandRow(
+        "show how well programs are isolated on this machine", switches=("engines",)
+    ),
 }
 """The commands by name, in the order of the help. tyro makes flags of what the module of one has:
 `command`, a function that does it or several by name, or `Command`, a dataclass with a `run`."""
@@ -158,7 +176,8 @@ def _run(arguments: list[str]) -> int:
     description = f"{row.about.capitalize()}." if row.nested else None
     try:
         # A function has done its work when its flags are read; a dataclass then runs.
-        flags = merged_flags(flags, row.lists)
+        switches = None if row.nested else row.switches
+        flags = merged_flags(flags, lists=row.lists, switches=switches)
         command = tyro.cli(entry(name), prog=f"maxatk {name}", description=description, args=flags)
         if command is not None:
             command.run(flags)

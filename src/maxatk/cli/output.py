@@ -58,7 +58,10 @@ def emit(
     else:
         # A command that tells people in words alone has no table of them: its rows are one.
         listed = for_people or [shown(output.rows) for output in outputs]
-        print("\n".join(format_table(output.table, output_format) for output in listed), end="")
+        texts = [
+            format_table(output.table, output_format, caption=output.title) for output in listed
+        ]
+        print("\n".join(texts), end="")
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:

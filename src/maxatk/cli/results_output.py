@@ -51,7 +51,8 @@ def _by_field(loaded: Mapping[str, Results], by: str, ks: Sequence[int]) -> Outp
             rows += metric_rows(part, ks, {"model": name, "field": by, "value": value})
             heading = f"{value} ({len(part.ids)})"
             parts[f"{name} {heading}" if len(loaded) > 1 else heading] = part
-    return Output(rows, groups_table(parts, heading=f"{by} (problems)", ks=ks or KS))
+    note = f"95% intervals over the problems of a {by}"
+    return Output(rows, groups_table(parts, heading=f"{by} (problems)", ks=ks or KS), note)
 
 
 def _sample_row(name: str, result: Results) -> TidyRow:

@@ -7,7 +7,7 @@ import glob
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from maxatk.cli import output
 from maxatk.cli.flags import MapFlag, RewardFlag
@@ -26,7 +26,7 @@ from maxatk.evaluation.results import Results
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.exchange import parse_mapping
-from maxatk.exchange.reading import LOG_ENDINGS, is_named_as_log
+from maxatk.exchange.recognition import LOG_ENDINGS, is_named_as_log
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.report.run_tables import KS, groups_table
@@ -94,6 +94,8 @@ class Command(RunRecipe):
             print_results(self, results, self.output_format, with_outcomes=verified, text=text)
 
 
+_Name = TypeVar("_Name", str, int)  # of one of several files: its task or its step
+
 _Kind: TypeAlias = Literal["samples", "one file", "budgets", "steps", "tasks"]
 _OF_LM_EVAL = re.compile(r"samples_(.+)_\d{4}-\d\d-\d\dT[\d.:-]+\.jsonl")
 _OF_A_MODEL = ("config.json", "adapter", GROUPS)  # in the folder of one that maxatk trained
@@ -111,6 +113,8 @@ def _kind_of(command: Command) -> _Kind:
         kind = "one file"
     elif all(_OF_LM_EVAL.fullmatch(file.name) for file in _files(command)):
         kind = "tasks"
+    if command.by is not None and (command.budget is not None or kind in ("steps", "tasks")):
+        raise InvalidValueError("score: --by is for one file, without --budget")
     if command.budget is None:
         return kind
     if kind != "one file" or command.column is not None:
@@ -182,9 +186,7 @@ def _print_tasks(command: Command) -> None:
     """Score the log of every task into a folder of its own, and print them together."""
     tasks = _tasks_of(_files(command))
     with OutFolder(command.out, "score", tuple(tasks)).alone():
-        by_task = {
-            task: _score_rewards(command, file, command.out / task) for task, file in tasks.items()
-        }
+        by_task = _score_each(command, tasks)
     _print_together(command, "task", by_task)
 
 
@@ -207,11 +209,19 @@ def _print_steps(command: Command) -> None:
     steps = _steps_of(_files(command))
     folder = OutFolder(command.out, "score", (TRAIN_RECORD,), foreign=_OF_A_MODEL)
     with folder.alone():
-        by_step = {
-            step: _score_rewards(command, file, command.out / str(step))
-            for step, file in steps.items()
-        }
+        by_step = _score_each(command, steps)
         _print_curve(command, by_step)
+
+
+def _score_each(command: Command, files: Mapping[_Name, Path]) -> dict[_Name, Results]:
+    """Score every file into a folder of its own, and return their results by the same names."""
+    results = {}
+    for name, file in files.items():
+        try:
+            results[name] = _score_rewards(command, file, command.out / str(name))
+        except InvalidValueError as error:  # which names a flag, and not the file it does not suit
+            raise InvalidValueError(f"{file}: {error}") from error
+    return results
 
 
 def _print_curve(command: Command, by_step: Mapping[int, Results]) -> None:
@@ -237,7 +247,8 @@ def _print_together(
         rows += metric_rows(results, (), {kind: name})
         groups[f"{name} ({len(results.ids)})"] = results
     table = groups_table(groups, heading=f"{kind} (problems)", ks=command.k or KS)
-    output.emit({f"{kind}s": Output(rows, table)}, command.output_format, text=text)
+    note = f"95% intervals over the problems of a {kind}"
+    output.emit({f"{kind}s": Output(rows, table, note)}, command.output_format, text=text)
 
 
 def _print_budgets(command: Command) -> None:
@@ -278,6 +289,10 @@ def _steps_of(files: Sequence[Path]) -> dict[int, Path]:
 def _score_rewards(command: Command, file: Path, out: Path) -> Results:
     if command.limit is not None or command.shard is not None or command.dry_run:
         raise InvalidValueError("score: --limit, --shard and --dry-run are for --samples")
+    if command.reward != BY_TESTS:
+        raise InvalidValueError(
+            "score: --reward is for --samples; the rewards of --rewards are taken as they are"
+        )
     if command.by is not None and command.problems is None:
         raise InvalidValueError("score: --by needs --problems, whose meta has the field")
     problems = None

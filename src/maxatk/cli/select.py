@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit
+from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.selection_gains import selection_gains
 from maxatk.report.tables import Cell, interval, share, table_of_rows
 
@@ -33,18 +34,27 @@ def command(
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
     selection = selection_gains(run, by, ks=k or None)
+    counts = {
+        "problems": selection.problems,
+        "problems_left_out": selection.left_out,
+        "samples_left_out": selection.samples_left_out,
+    }
     rows = []
     lines: list[list[Cell | str]] = []
     for way, gain in selection.gains.items():
         cells: list[Cell | str] = [way]
-        for best_of, mean, low, high in zip(
-            selection.ks, gain.mean, gain.low, gain.high, strict=True
-        ):
-            rows.append({"by": way, "k": best_of, "mean": mean, "low": low, "high": high})
+        for column, best_of in enumerate(selection.ks):
+            mean = number_or_none(gain.mean[column])
+            low = number_or_none(gain.low[column])
+            high = number_or_none(gain.high[column])
+            rows.append({"by": way, "k": best_of, "mean": mean, "low": low, "high": high, **counts})
             cells.append(Cell(share(mean), interval(low, high)))
         lines.append(cells)
     table = table_of_rows(["chosen by", *(f"of {best_of}" for best_of in selection.ks)], lines)
     title = f"95% intervals over {selection.problems} problems"
-    if selection.left_out:
-        title += f"; {selection.left_out} problems left out"
+    if selection.samples_left_out:
+        title += (
+            f"; left out without a reward or a score: samples {selection.samples_left_out:,}, "
+            f"problems {selection.left_out:,}"
+        )
     emit({"selection": Output(rows, table, title)}, format)

@@ -18,7 +18,8 @@ import numpy as np
 from maxatk.check import needing, require, whole
 from maxatk.diagnose.prospects import METHODS_COMPARED, Rows, in_bands, used
 from maxatk.errors import DataError, MissingFileError
-from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES, SCORES
+from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES
+from maxatk.evaluation.load import rewarded_scores
 from maxatk.folders import read_json
 from maxatk.jsonl import read_jsonl
 from maxatk.models import PromptSettings, load_tokenizer, prompt_ids
@@ -165,14 +166,13 @@ def pools(
     folder: str | Path, encode: Callable[[str], list[int]], *, problems: int, samples: int
 ) -> list[Pool]:
     """Return the first `problems` whose rewards differ, with the first `samples` that ended."""
-    rewards: dict[tuple[str, int], float | None] = {}
-    for row in read_jsonl(Path(folder) / SCORES, dict):
-        rewards[row["problem_id"], row["sample"]] = row["reward"]
+    scores = rewarded_scores(folder)
     completions: dict[str, list[str]] = defaultdict(list)
     values: dict[str, list[float]] = defaultdict(list)  # the rewards of these completions
     for row in read_jsonl(Path(folder) / SAMPLES, dict):
         problem_id = row["problem_id"]
-        reward = rewards.get((problem_id, row["sample"]))
+        score = scores.get((problem_id, row["sample"]))
+        reward = None if score is None else score.reward
         ended = row["finish_reason"] == "stop"
         if ended and reward is not None and len(values[problem_id]) < samples:
             completions[problem_id].append(row["completion"])

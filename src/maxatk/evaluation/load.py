@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.outside_rewards import is_rewards, read_rewards
-from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.results import CEILING, Results, read_results
+from maxatk.evaluation.store import Key, read_records
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
 from maxatk.jsonl import read_typed
@@ -106,7 +108,7 @@ def results_of_folder(
         manifest = before.manifest
     elif (folder / MANIFEST).is_file():
         manifest = read_json(folder / MANIFEST)
-    scores = scores_of_folder(folder, column)
+    scores = _counted(folder, column)
     ids = scores.problem_ids
     meta: Sequence[Mapping[str, Any]] | None = None
     if before is not None and set(before.ids) == set(ids):  # not so where the run has grown since
@@ -124,10 +126,44 @@ def results_of_folder(
     )
 
 
-def scores_of_folder(folder: str | Path, column: str | None = None) -> ScoreTally:
-    """Return the scores of a run, counted; `column` and errors are as in `results_of_folder`."""
+def scores_of_folder(folder: str | Path) -> ScoreTally:
+    """Return the scores of a run, counted by its own reward; raises as `results_of_folder`."""
+    return _counted(Path(folder), reward_column(folder))
+
+
+def rewarded_scores(folder: str | Path, *, column: str | None = None) -> dict[Key, Score]:
+    """Return the scores of a run by problem and sample, with what its results count as `reward`.
+
+    Where a `column` stands in for it, by default the one that does so in the results, that is the
+    number in the column, and None for a sample without one. Raises as `read_records`.
+    """
+    folder = Path(folder)
+    scores = read_records(folder / SCORES, Score)
+    column = reward_column(folder) if column is None else column
+    if column is None:
+        return scores
+    tally = ScoreTally(column=column)
+    return {
+        key: dataclasses.replace(score, reward=tally.reward_of(score))
+        for key, score in scores.items()
+    }
+
+
+def reward_column(folder: str | Path) -> str | None:
+    """Return the column that stands in for the reward in a run's results; None for none."""
+    path = Path(folder) / RESULTS
+    return read_results(path).column if path.is_file() else None
+
+
+def passing_reward(folder: str | Path) -> float:
+    """Return the reward from which a sample of a run passes: that of its results, else 1."""
+    path = Path(folder) / RESULTS
+    return read_results(path).passes_from if path.is_file() else CEILING
+
+
+def _counted(folder: Path, column: str | None) -> ScoreTally:
     scores = ScoreTally(column=column)
-    path = Path(folder) / SCORES
+    path = folder / SCORES
     for _ in read_typed(path, Score, scores.add):
         pass  # each is counted as its line is read, so that an error names the line
     if not scores.problem_ids:

@@ -18,7 +18,8 @@ from maxatk.evaluation.budgets import budget_columns
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.exchange import LogRow, log
-from maxatk.exchange.reading import is_named_as_log, open_log
+from maxatk.exchange.reading import open_log
+from maxatk.exchange.recognition import is_named_as_log
 from maxatk.folders import file_digest, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
@@ -142,7 +143,7 @@ def frame(
     2, 4, ..., and `threshold` is the reward from which a sample passes.
 
     Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row,
-    two columns of one name).
+    no reward, two columns of one name).
     """
     refuse_repeated(data.columns, "data")
     for field, column in (("problem", problem), ("reward", reward)):
@@ -160,6 +161,8 @@ def frame(
         sample.sample = counts[sample.problem_id]
         counts[sample.problem_id] += 1
         rows.append(sample)
+    if all(row.reward is None for row in rows):
+        raise DataError(f"data: column {reward!r} holds no rewards")
     source = {"frame": {"problem": problem, "reward": reward}}
     rewards = OutsideRewards(rows, sorted(counts, key=natural), source)
     return rewards.results(ks=more_ks, threshold=threshold)

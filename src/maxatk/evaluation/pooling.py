@@ -73,11 +73,15 @@ def same_problems(parts: Sequence[results.Results]) -> bool:
 
 
 def _averaged(columns: Columns, repeats: int) -> Columns:
-    """Return the mean of every problem's values, of which the columns hold `repeats` in a row."""
-    values = np.array(list(columns.values()), dtype=np.float64)  # (ks, repeats x problems)
-    by_repeat = values.reshape(len(columns), repeats, -1)
-    # Of a problem that has no value in one part, the mean is over the other parts.
-    means = np.ma.masked_invalid(by_repeat).mean(axis=1).filled(np.nan)
+    """Return the mean of every problem over its repeats, for every k.
+
+    A column has the values of all problems in the first part, then those in the second, and so on.
+    The mean of a problem is over the parts in which it has a value, NaN where it has none in any.
+    """
+    values = np.array(list(columns.values()), dtype=np.float64)
+    by_part = values.reshape(len(columns), repeats, -1)  # (ks, parts, problems)
+    # Masked, so that the mean over parts leaves out what is NaN without a warning.
+    means = np.ma.masked_invalid(by_part).mean(axis=1).filled(np.nan)  # (ks, problems)
     return dict(zip(columns, means, strict=True))
 
 

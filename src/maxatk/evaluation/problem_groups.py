@@ -9,7 +9,7 @@ from typing import Any
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.means import means_of
-from maxatk.evaluation.results import PROBLEM_COLUMNS, PerProblem, Results
+from maxatk.evaluation.results import PROBLEM_COLUMNS, Counts, PerProblem, Results
 
 _WITHOUT = "(none)"  # the group of the problems that do not have the field
 
@@ -17,7 +17,7 @@ _WITHOUT = "(none)"  # the group of the problems that do not have the field
 def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
     """Return results with the metrics and the values of these problems alone, in this order.
 
-    The counts of samples, entropy and diversity stay those of the whole run.
+    Outcomes, the ways in which samples ended, entropy and diversity stay those of the whole run.
     """
     row_of = {problem_id: row for row, problem_id in enumerate(results.ids)}
     kept = [row_of[problem_id] for problem_id in problem_ids]
@@ -31,7 +31,26 @@ def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
         results,
         metrics=means_of(per_problem.values),
         per_problem=per_problem,
-        counts=dataclasses.replace(results.counts, problems=len(kept)),
+        counts=_counts_of(per_problem, results.counts),
+    )
+
+
+def _counts_of(per_problem: PerProblem, whole: Counts) -> Counts:
+    """Return the counts of some problems of a run that has `whole` counts.
+
+    Why samples lack a reward is known of the run alone, and told where these are all that do.
+    """
+    samples = sum(per_problem.samples)
+    unscored = samples - sum(per_problem.scored)
+    zeroed = whole.zeroed if per_problem.zeroed is None else sum(per_problem.zeroed)
+    has_all = (unscored, zeroed) == (whole.unscored, whole.zeroed)
+    return dataclasses.replace(
+        whole,
+        problems=len(per_problem.ids),
+        samples=samples,
+        unscored=unscored,
+        zeroed=zeroed,
+        reasons=whole.reasons if has_all else {},
     )
 
 

@@ -45,8 +45,9 @@ class Mean:
 class PerProblem:
     """Columns with an entry for every problem, in the order of `ids`; None where unknown.
 
-    `scored` counts the samples with a reward, `correct` those that passed, `distinct` different
-    completions and `programs` different programs, whose shares have the `program_entropy` in nats.
+    `scored` counts the samples with a reward, `correct` those that passed, `zeroed` those with a 0
+    because their reward failed, `distinct` different completions and `programs` different programs,
+    whose shares have the `program_entropy` in nats.
     `values` maps a metric and k to its values. Raises DataError for a column of another length.
     """
 
@@ -54,6 +55,7 @@ class PerProblem:
     samples: tuple[int, ...] = ()
     scored: tuple[int, ...] = ()
     correct: tuple[int, ...] = ()
+    zeroed: tuple[int, ...] | None = None
     distinct: tuple[int, ...] | None = None
     programs: tuple[int, ...] | None = None
     program_entropy: tuple[float, ...] | None = None
@@ -241,7 +243,10 @@ class Results:
             for k, mean in self.metrics[metric].items()
         ]
         table = html_table(("metric", "mean", "95% from", "to"), rows)
-        sentences = [f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"]
+        sentences = [
+            f"{self.counts.problems:,} problems, {self.counts.samples:,} samples",
+            "Intervals are over problems",
+        ]
         if self.counts.lacking:
             sentences.append(self.counts.lacking)
         return f"{table}<p>{escape('. '.join(sentences))}.</p>"

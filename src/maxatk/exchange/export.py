@@ -39,13 +39,15 @@ def export(
     *,
     to: str,
     name: str = "maxatk",
+    threshold: float = 1.0,
     k: int | None = None,
     draws: int | None = None,
 ) -> Path:
     """Write the samples of a run to the file `out` in the form `to`, and return its path.
 
-    `to` is "human-eval", "inspect" (a log of the model `name`; epochs are samples), "jsonl"
-    or "parquet" (a row a sample with all its numbers) or "sft" (`sft_rows` for `k` and `draws`).
+    `to` is "human-eval" (where a sample passes from the reward `threshold` on), "inspect" (a log of
+    the model `name`; epochs are samples), "jsonl" or "parquet" (a row a sample with all its
+    numbers) or "sft" (`sft_rows` for `k` and `draws`).
 
     Raises InvalidValueError for another form or ending, a run without the completions that it
     needs, and as `sft_rows`; MissingDependencyError without the package.
@@ -63,7 +65,7 @@ def export(
     elif to == "jsonl":
         write_jsonl(out, map(flat, rows))
     elif to == "human-eval":
-        write_jsonl(out, map(_human_eval, rows))
+        write_jsonl(out, [_human_eval(row, threshold) for row in rows])
     elif k is None:
         raise InvalidValueError("k: is needed for sft, as the k of best-of-k; got None")
     else:
@@ -147,12 +149,14 @@ def flat(row: Exported) -> dict[str, Any]:
     return {**columns, **score, **sample}
 
 
-def _human_eval(row: Exported) -> dict[str, Any]:
+def _human_eval(row: Exported, threshold: float) -> dict[str, Any]:
+    """Return a line of human-eval; whether a sample without a reward has passed is not known."""
     assert row.sample is not None
+    reward = row.score.reward
     return {
         "task_id": row.score.problem_id,
         "completion": _continuation(row.sample.completion, row.problem),
-        "passed": row.score.reward is not None and row.score.reward >= 1,
+        "passed": None if reward is None else reward >= threshold,
         "result": str(row.score.outcome),
     }
 

@@ -87,12 +87,14 @@ def _card(
             metric_value=interval[0],
         )
         for metric, interval in metrics.items()
+        if interval[0] is not None  # the hub refuses a metric without a value
     ]
     metadata = {"tags": ["maxatk"], "model-index": eval_results_to_model_index(name, results)}
     lines = []
     for metric, interval in metrics.items():
-        mean, low, high = ["-" if number is None else f"{number:.3f}" for number in interval]
-        lines.append(f"| {metric} | {mean} | [{low}, {high}] |")
+        mean, low, high = interval
+        ends = "–" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+        lines.append(f"| {metric} | {'–' if mean is None else f'{mean:.3f}'} | {ends} |")
     return _CARD.format(
         metadata=yaml.safe_dump(metadata, sort_keys=False),
         name=name,

@@ -73,7 +73,7 @@ class LogFormat:
     title: str
     keys: Sequence[set[str]]
     convert: Callable[[RawRow, Mapping[str, str]], Sequence[LogRow]]
-    choice: str = ""
+    choice: str | None = None
     rows: Callable[[Path], Iterator[PlacedRow]] | None = None
     rollout_reward: str | None = None
     unique_rollouts: bool = False
@@ -168,10 +168,13 @@ def reward(value: Any, name: str) -> float | None:
 
 
 def numbers(row: RawRow, *, without: Sequence[str] = ()) -> dict[str, float]:
-    """Return the finite numbers of a row by field, those of the fields in `without` left out."""
+    """Return the finite numbers of a row by field, those of the fields in `without` left out.
+
+    A field without a name is left out too: it is the index of a table, and nobody could choose it.
+    """
     finite = {}
     for name, value in row.items():
-        number = None if name in without else _as_number(value)
+        number = None if name == "" or name in without else _as_number(value)
         if number is not None and math.isfinite(number):
             finite[str(name)] = number
     return finite

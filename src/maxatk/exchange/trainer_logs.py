@@ -23,7 +23,7 @@ from maxatk.conversations import completion_text, transcript
 from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
-from maxatk.training.best_of import BEFORE
+from maxatk.training.best_of_trl import BEFORE
 
 _TRL_FIELDS = ("step", "prompt", "completion", "advantage")
 _VERL_OUTPUT = re.compile(r"(?P<session>.+_\d+)_\d+")  # {prompt}_{session}_{output}

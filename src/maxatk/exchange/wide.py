@@ -18,26 +18,32 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
     """Return the samples of a row that has all rewards of a problem, None for another row.
 
     It is `{"problem_id": "p", "reward": [0, 1]}`, a line `id, r0, r1, r2` of a table whose
-    `--map problem_id=id`, or `{"p": [0, 1], "q": [1, 1]}` of several problems. Empty cells are no
-    samples. Raises DataError for what is no reward.
+    `--map problem_id=id`, or `{"p": [0, 1], "q": [1, 1]}` of several problems. In a list null is a
+    sample without a reward, as NaN is; an empty cell of a table is no sample. Raises DataError for
+    what is no reward.
     """
     if "problem_id" not in row and "problem_id" not in mapping:
         if row and all(_is_list_of_numbers(value) for value in row.values()):
             return [
-                sample for name, values in row.items() for sample in _samples(str(name), values)
+                sample
+                for name, values in row.items()
+                for sample in _samples(str(name), enumerate(values))
             ]
         return None
     id_path = mapping.get("problem_id", "problem_id")
     problem_id = log.identifier(log.field(row, id_path), id_path)
     if "reward" in row or "reward" in mapping:
         values = value_at(row, mapping.get("reward", "reward"))
-        return list(_samples(problem_id, values)) if _is_list_of_numbers(values) else None
+        if not _is_list_of_numbers(values):
+            return None
+        return list(_samples(problem_id, enumerate(values)))
     if row.get("completion") is not None or "completion" in mapping:
         return None
     names = _numbered_names(row, without=id_path)
     if names is None:
         return None
-    return list(_samples(problem_id, [row[name] for name in names]))
+    cells = [(number, row[name]) for number, name in enumerate(names)]
+    return list(_samples(problem_id, [cell for cell in cells if cell[1] not in (None, "")]))
 
 
 def _is_list_of_numbers(value: Any) -> bool:
@@ -46,10 +52,10 @@ def _is_list_of_numbers(value: Any) -> bool:
     )
 
 
-def _samples(problem_id: str, values: Iterable[Any]) -> Iterable[LogRow]:
-    for number, value in enumerate(values):
-        if value is not None and value != "":
-            yield LogRow(problem_id, number, reward=log.reward(value, f"reward of sample {number}"))
+def _samples(problem_id: str, values: Iterable[tuple[int, Any]]) -> Iterable[LogRow]:
+    """Yield the samples of a problem, of their numbers and rewards."""
+    for number, value in values:
+        yield LogRow(problem_id, number, reward=log.reward(value, f"reward of sample {number}"))
 
 
 def _numbered_names(row: RawRow, *, without: str) -> list[str] | None:

@@ -77,7 +77,7 @@ def advantages(
     _check(layout, method, selection, answers, form)
     needed = _samples_needed(method, size, layout.width)
     layout.warn_of_fewer(needed, "their advantages are 0", depth=2)
-    logs = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
+    logs = None if log_ratios is None else layout.sums("log_ratios", log_ratios)
     scores = None if selection is None else layout.rows("selection", selection)
     if callable(method.credit):  # the order of the samples, in which no rank is favoured
         scores = np.broadcast_to(np.arange(float(layout.width)), rows.shape)

@@ -63,6 +63,23 @@ def _holds_foreign(values: Sequence[Any]) -> bool:
     return bool(nested) and _holds_foreign(nested)
 
 
+def plain_ids(field: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return ids with a number in place of each tensor of one number, as a loop over one gives.
+
+    Equal tensors have different hashes, so that each would be an id of its own. Raises
+    InvalidValueError for a tensor of more.
+    """
+    if not any(package_of(kind) == "torch" for kind in set(map(type, values))):
+        return values
+    ids = []
+    for value in values:
+        is_tensor = package_of(type(value)) == "torch"
+        if is_tensor and value.numel() != 1:
+            raise InvalidValueError(f"{field}: must be hashable, got a tensor of {value.numel()}")
+        ids.append(value.item() if is_tensor else value)
+    return ids
+
+
 def as_k(k: object, *, field: str = "k") -> int:
     """Return the subset size as an int; raise InvalidValueError unless it is an integer >= 1."""
     try:

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import require
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.checks import FloatArray, as_floats, package_of
+from maxatk.objectives.checks import FloatArray, as_floats, package_of, plain_ids
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,6 +51,14 @@ class Layout:
         if self.places is None:
             return flat if flat.ndim == 2 else flat.reshape(len(self.sizes), self.width)
         return np.where(self.places < 0, np.nan, flat[self.places])
+
+    def rewards(self, values: Any) -> FloatArray:
+        """Return rewards in the form of those of this layout as rows (P, n)."""
+        return self.rows("rewards", values)
+
+    def sums(self, field: str, values: Any) -> FloatArray:
+        """Return a column that is summed over the rows of a sample, of which it has one here."""
+        return self.rows(field, values)
 
     def codes(self, field: str, values: Any, *, missing: bool = True) -> npt.NDArray[np.intp]:
         """Return a column of hashable values as rows (P, n) of small integers, one a value.
@@ -161,7 +168,9 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
         layout = Layout(rewards, values.shape)
     rows = layout.rows("rewards", values)
     allowed = "finite, or NaN for a sample that could not be scored"
-    require(not np.isinf(rows).any(), "rewards", allowed, np.inf)
+    infinite = rows[np.isinf(rows)]
+    if infinite.size:
+        raise InvalidValueError(f"rewards: must be {allowed}, got {infinite[0]}")
     return layout, rows
 
 
@@ -184,8 +193,9 @@ def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt
     """Return the number of each among the different values; None and NaN are one, if allowed."""
     number_of: dict[Hashable, int] = {}
     listed = []
+    ids = plain_ids(field, values)
     try:
-        for value in values:
+        for value in ids:
             listed.append(number_of.setdefault(value, len(number_of)))
         # NaN differs from itself, so that each is a key of its own.
         absent = [value for value in number_of if value is None or value != value]

@@ -256,6 +256,13 @@ class Objective:
             except InvalidValueError as error:
                 yield str(error)
                 continue
+            if group_size == 1 and not method.keeps_level:
+                yield (
+                    f"{called}: 1 leaves a sample no other to be compared with by the method "
+                    f"{self.method!r}: all advantages are 0, and nothing would be trained; "
+                    "allowed with it: 2 or more"
+                )
+                continue
             if method.credit_row.order is None or group_size == 1:
                 continue
             # Rewards at different distances from each other, so that no advantage is 0 by chance.

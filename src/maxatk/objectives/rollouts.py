@@ -62,14 +62,31 @@ class RolloutLayout:
         first_of_group = np.arange(len(self.sizes))[:, None] * self.width
         return np.where(self._is_row, first_of_group + self.rollout_of_row, 0)
 
-    def rows(self, field: str, values: Any) -> FloatArray:
-        """Return a column of numbers beside the rewards as one number a rollout, (P, n).
+    def rewards(self, values: Any) -> FloatArray:
+        """Return the rewards as one a rollout, (P, n): the sum over its rows where that is asked.
 
-        Log ratios are summed, since the ratio of a rollout is the product of those of its rows.
+        Otherwise a rollout has the reward that `rows` gives it.
+        """
+        return (
+            self.sums("rewards", values) if self.reward == "sum" else self.rows("rewards", values)
+        )
+
+    def sums(self, field: str, values: Any) -> FloatArray:
+        """Return a column of numbers beside the rewards summed over each rollout, (P, n).
+
+        So are log ratios: the ratio of a rollout is the product of those of its rows.
         """
         table = self.of_rows.rows(field, values)
-        if field == "log_ratios" or (field == "rewards" and self.reward == "sum"):
-            return self._sums(table)
+        sums = np.where(np.arange(self.width) < self.sizes[:, None], 0.0, np.nan)  # NaN: padded
+        np.add.at(sums.reshape(-1), self._cells[self._is_row], table[self._is_row])
+        return sums
+
+    def rows(self, field: str, values: Any) -> FloatArray:
+        """Return a column of numbers beside the rewards as one a rollout, that of its last row.
+
+        Rows of a rollout may have different ones only where the reward "last" was asked for.
+        """
+        table = self.of_rows.rows(field, values)
         if self.reward != "last":
             self._refuse_unequal(field, table)
         return self._last(table, np.nan)
@@ -93,12 +110,6 @@ class RolloutLayout:
         """Warn of groups with fewer rollouts than are needed, `depth` calls below the caller."""
         wanted = f"{needed} rollouts"
         warn_of_small(self.of_rows, self.sizes, wanted, needed, effect, depth=depth + 1)
-
-    def _sums(self, table: FloatArray) -> FloatArray:
-        """Return the sum over the rows of each rollout, (P, n), NaN where padded."""
-        sums = np.where(np.arange(self.width) < self.sizes[:, None], 0.0, np.nan)
-        np.add.at(sums.reshape(-1), self._cells[self._is_row], table[self._is_row])
-        return sums
 
     def _last(self, table: npt.NDArray[Any], padding: float) -> npt.NDArray[Any]:
         """Return the value of the last row of each rollout, in the order of the rewards."""
@@ -142,7 +153,7 @@ def sample_layout(
     if rollouts is None:
         return rows, table
     layout = rollout_layout(rows, rollouts, reward)
-    return layout, layout.rows("rewards", rewards)
+    return layout, layout.rewards(rewards)
 
 
 def rollout_layout(

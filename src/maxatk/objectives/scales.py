@@ -31,27 +31,37 @@ def divisors_of(group: Group, method: Method, values: FloatArray) -> FloatArray:
 def std(group: Group, method: Method, values: FloatArray) -> FloatArray:
     """Return max(std of the on-policy credits, std of `values`) + 1e-4, with n - 1, as TRL.
 
-    `values` are credit minus baseline, whose std a correction changes. It is 0 where the spread of
-    order statistics is nothing but rounding, or too small under a correction.
+    `values` are credit minus baseline, whose std a correction changes. It is 0 where the credits
+    spread so little that nothing but rounding, or the noise of a correction, would be scaled up.
     """
-    n = group.rewards.shape[-1]
-    root = math.sqrt(max(n - _STD_DDOF, 1))
-    ordered = method.credit_row.order is not None
-    credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
-    std_of_credits = root_sum_of_squares(credits) / root
-    larger_std = std_of_credits
+    is_ordered = method.credit_row.order is not None
+    credits = group.on_policy(rule.mean) if is_ordered else group.centred_rewards
+    of_credits = _std(credits)
+    larger = of_credits
     if values is not credits:  # the baseline "mean" on-policy: they have been measured
-        larger_std = np.maximum(std_of_credits, root_sum_of_squares(centred(values)) / root)
-    divisor: FloatArray = larger_std + _STD_EPSILON
-    corrected = method.correction != "none"
-    if not ordered or (method.keeps_level and not corrected):
+        larger = np.maximum(of_credits, _std(centred(values)))
+    divisor: FloatArray = larger + _STD_EPSILON
+    if not is_ordered:
         return divisor
-    # Credits are sums of n terms of the size of the rewards: their spread below this is rounding.
-    rounding = np.ptp(n * np.finfo(float).eps * group.rewards, axis=-1, keepdims=True)
-    is_weak = larger_std < rounding
-    if corrected:
-        is_weak = std_of_credits < np.maximum(_LEAST_STD, rounding)
-    return np.where(is_weak, 0.0, divisor)
+    if method.correction != "none":
+        # Ratios spread values even where the rewards hardly do: the credits alone have a signal.
+        least = np.maximum(_LEAST_STD, _rounding_of_credits(group))
+        return np.where(of_credits < least, 0.0, divisor)
+    if method.keeps_level:  # equal rewards have values, which are divided by 1e-4 alone
+        return divisor
+    return np.where(larger < _rounding_of_credits(group), 0.0, divisor)
+
+
+def _std(deviations: FloatArray) -> FloatArray:
+    """Return the standard deviation of groups (P, n) of deviations from their means, (P, 1)."""
+    n = deviations.shape[-1]
+    return root_sum_of_squares(deviations) / math.sqrt(max(n - _STD_DDOF, 1))
+
+
+def _rounding_of_credits(group: Group) -> FloatArray:
+    """Return the spread below which that of credits, sums of n rewards, is rounding, (P, 1)."""
+    n = group.rewards.shape[-1]
+    return np.asarray(np.ptp(n * np.finfo(float).eps * group.rewards, axis=-1, keepdims=True))
 
 
 def mean_reward(group: Group) -> FloatArray:

@@ -30,11 +30,15 @@ SPEAKS_OF: Mapping[Over, str] = {  # what the interval and the p of a difference
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One model's results under the name it has in the report, and its folder if that was given."""
+    """One model's results under the name it has in the report, and its folder if that was given.
+
+    `left_out` is the number of its problems that another run lacks, of which the results have none.
+    """
 
     name: str
     results: Results
     folder: Path | None = None
+    left_out: int = 0
 
     @property
     def problems(self) -> int:

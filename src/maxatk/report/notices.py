@@ -31,9 +31,13 @@ def notices(
 
     `recipes` are those of trainings, by model, where the manifests of the runs have none.
     """
+    on_common = []
     lacking = []
     cut_off = []
     for run in comparison.runs:
+        if run.left_out:
+            total = tables.counted(run.problems + run.left_out)
+            on_common.append(f"{run.name}: {run.problems:,} of its {total}, those of all runs.")
         if run.results.counts.lacking:
             lacking.append(f"{run.name}: {run.results.counts.lacking}.")
         share = run.results.cut_off
@@ -45,6 +49,7 @@ def notices(
     differing = setting_differences(comparison)
     trained_differently = training_differences(comparison, recipes or {})
     about_runs = [
+        Notice("common-problems", "Problems that a run lacks are left out of all:", on_common),
         Notice("setting-differences", "The runs differ in more than the model:", differing),
         Notice(
             "training-differences",

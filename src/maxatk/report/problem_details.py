@@ -14,8 +14,8 @@ import numpy as np
 from maxatk.errors import DataError
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
+from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.store import Key, key_of, read_records
-from maxatk.evaluation.tally import ScoreTally
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Sample, Score
 from maxatk.report.comparison import Comparison, Run
@@ -132,10 +132,8 @@ def _run_by_problem(run: Run, folder: Path, count: int) -> dict[str, RunOfProble
 def _scores_by_problem(run: Run, folder: Path) -> dict[str, list[Score]]:
     """Return the scores of every problem, with what the run takes for their reward."""
     scores: dict[str, list[Score]] = defaultdict(list)
-    tally = ScoreTally(column=run.results.column)
-    for score in read_records(folder / SCORES, Score).values():
-        rewarded = dataclasses.replace(score, reward=tally.reward_of(score))
-        scores[score.problem_id].append(rewarded)
+    for score in rewarded_scores(folder, column=run.results.column).values():
+        scores[score.problem_id].append(score)
     return scores
 
 

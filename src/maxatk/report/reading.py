@@ -104,7 +104,11 @@ def _on_common_problems(runs: Sequence[Run]) -> list[Run]:
     ids = [problem_id for problem_id in runs[0].results.ids if problem_id in common]
     if not ids:
         raise InvalidValueError("results: the runs have no problem in common")
-    return [Run(run.name, only_problems(run.results, ids), run.folder) for run in runs]
+    on_common = []
+    for run in runs:
+        left_out = len(run.results.ids) - len(ids)
+        on_common.append(Run(run.name, only_problems(run.results, ids), run.folder, left_out))
+    return on_common
 
 
 def _refuse_other_problems(first: Run, other: Run) -> None:
@@ -112,10 +116,12 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
     place = "settings.problems.sha256"
     if same_ids and first.results.recorded(place) == other.results.recorded(place):
         return
+    shared = len(set(first.results.ids) & set(other.results.ids))
     raise InvalidValueError(
         f"results: {other.name!r} ({counted(len(other.results.ids))}) is not over the same "
-        f"problems as {first.name!r} ({counted(len(first.results.ids))}), so they cannot be "
-        "compared; maxatk compare --allow-other-problems compares those they share"
+        f"problems as {first.name!r} ({counted(len(first.results.ids))}), in content and order, so "
+        f"they cannot be compared; maxatk compare --allow-other-problems compares the {shared:,} "
+        "whose ids they share"
     )
 
 

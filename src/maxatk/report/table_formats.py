@@ -18,15 +18,21 @@ TableFormat: TypeAlias = Literal["md", "csv", "latex"]
 _NUMBER = re.compile(r"[+-]?\d*\.?\d+")
 
 
-def format_table(table: Table, table_format: TableFormat) -> str:
+def format_table(table: Table, table_format: TableFormat, *, caption: str = "") -> str:
     """Return a table as text that ends with a newline.
 
     LaTeX is for `booktabs`, and `colortbl` where columns are shaded. CSV has `... interval`,
-    `... mark` and `... note` as columns. Raises InvalidValueError for another format.
+    `... mark` and `... note` as columns. The `caption` is a paragraph below a table of Markdown, a
+    comment in LaTeX, and not in CSV. Raises InvalidValueError for another format.
     """
     if table_format not in _FORMATS:
         raise unknown_name("format", table_format, _FORMATS)
-    return _FORMATS[table_format](table)
+    text = _FORMATS[table_format](table)
+    if caption and table_format == "md":
+        text += f"\n{_plain_markdown(caption)}\n"
+    elif caption and table_format == "latex":
+        text += f"% {_one_line(caption)}\n"
+    return text
 
 
 def _markdown(table: Table) -> str:

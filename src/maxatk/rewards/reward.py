@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from maxatk.check import LARGEST, returned_list, returned_number, shown
@@ -47,6 +48,10 @@ class RewardFailure(MaxAtKError):  # noqa: N818  (a result, not only an error)
         super().__init__(text)
         self.lines = lines
         self.timed_out = timed_out
+
+
+Values: TypeAlias = Sequence[float | RewardFailure | None]
+"""What a part gives for each completion: its value, its failure, or nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,10 +149,25 @@ class Reward:
         """Return one reward a completion, None where a part gave none."""
         return [rewarded.total for rewarded in self.rewarded(prompts, completions, columns)]
 
-    def rewarded(self, prompts: Items, completions: Items, columns: Columns) -> list[Rewarded]:
-        """Return the reward of every completion, with the values of its parts unweighted."""
+    def rewarded(
+        self,
+        prompts: Items,
+        completions: Items,
+        columns: Columns,
+        *,
+        values_by_part: Mapping[str, Values] = MappingProxyType({}),
+    ) -> list[Rewarded]:
+        """Return the reward of every completion, with the values of its parts unweighted.
+
+        A part that has its `values_by_part` already, one a completion, is not called.
+        """
         # Every part is called before any is counted: counting may stop the command.
-        values = [_values(part, prompts, completions, columns) for part in self.parts]
+        values = [
+            values_by_part[part.name]
+            if part.name in values_by_part
+            else _values(part, prompts, completions, columns)
+            for part in self.parts
+        ]
         for part, values_of_part in zip(self.parts, values, strict=True):
             self._count(part, values_of_part)
         rewarded = [self._sum(values_of_row) for values_of_row in zip(*values, strict=True)]
@@ -192,7 +212,7 @@ class Reward:
         total = math.fsum(part.weight * values[part.name] for part in self.parts)
         return Rewarded(total, values, error)
 
-    def _count(self, part: RewardPart, values: Sequence[float | RewardFailure | None]) -> None:
+    def _count(self, part: RewardPart, values: Values) -> None:
         """Count the failures of a part, and stop where they could raise a score, or are many."""
         name = part.name
         failures = [value for value in values if isinstance(value, RewardFailure)]

@@ -130,11 +130,17 @@ def _backend_here(settings: ModelSettings) -> str:
 
 
 def check_lengths(
-    prompts: Mapping[str, str], ids: Callable[[str], Sequence[int]], most: int, limit: int | None
+    prompts: Mapping[str, str],
+    ids: Callable[[str], Sequence[int]],
+    most: int,
+    limit: int | None,
+    *,
+    called: str = "max_new_tokens",
 ) -> int:
     """Return the tokens of the longest of the prompts (by problem id), which `ids` encodes.
 
-    Raises InvalidValueError for an empty one, or if `limit` does not hold `most` new tokens too.
+    Raises InvalidValueError for an empty one, or if `limit` does not hold `most` new tokens too;
+    `called` is the setting that they are.
     """
     lengths = {problem_id: len(ids(prompt)) for problem_id, prompt in prompts.items()}
     for problem_id, length in lengths.items():
@@ -142,7 +148,7 @@ def check_lengths(
             raise InvalidValueError(f"problem {problem_id!r}: the prompt has no tokens")
         if limit is not None and length + most > limit:
             raise InvalidValueError(
-                f"problem {problem_id!r}: prompt of {length} tokens and max_new_tokens={most} "
+                f"problem {problem_id!r}: prompt of {length} tokens and {called}={most} "
                 f"exceed the model's context of {limit}, which leaves {max(0, limit - length)}"
             )
     return max(lengths.values(), default=0)

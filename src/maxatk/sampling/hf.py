@@ -14,11 +14,14 @@ import torch
 from maxatk.models import prompt_ids
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend, check_lengths, describe_files
-from maxatk.sampling.decoding import Decoder, LoneDecoder, shares, supports
+from maxatk.sampling.decoder import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loading import load_model
+from maxatk.sampling.lone_decoder import LoneDecoder
 from maxatk.sampling.loop import DrawnRow, Loop, Work
+from maxatk.sampling.prompt_states import shares
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings
+from maxatk.sampling.supported import supports
 
 _MOST_ROWS = 256
 

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from maxatk.errors import InvalidValueError
-from maxatk.sampling.decoding import Decoder, LoneDecoder, Prompt
+from maxatk.sampling.decoder import Decoder
 from maxatk.sampling.draw import Stopper, draw_tokens
+from maxatk.sampling.lone_decoder import LoneDecoder
+from maxatk.sampling.prompt_states import Prompt
 from maxatk.sampling.settings import SamplingSettings
 
 # Dropping rows moves others within the cache: it pays once enough of them have ended.

@@ -6,9 +6,10 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from maxatk.check import is_finite, require, whole
+from maxatk.errors import unknown_name
 from maxatk.models import PromptSettings
 from maxatk.settings import masked_url
 
@@ -144,6 +145,9 @@ class ServerSettings:
             require(is_web, "ServerSettings.url", allowed, masked_url(self.url))
 
 
+Dtype: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelSettings:
     """How a model is run; a backend that has no use for a setting refuses it.
@@ -163,11 +167,12 @@ class ModelSettings:
         device_map: How the weights are spread over devices, such as auto (hf).
         engine: More arguments of vLLM's engine, such as engine.max_model_len=4096 (vllm).
 
-    Raises InvalidValueError for a batch size below 1 and an engine that is no mapping.
+    Raises InvalidValueError for a batch size that is no integer from 1, an unknown dtype and an
+    engine that is no mapping.
     """
 
     backend: BackendName = "hf"
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    dtype: Dtype = "auto"
     device: str | None = None
     batch_size: int | None = None
     server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
@@ -179,8 +184,10 @@ class ModelSettings:
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        size = self.batch_size
-        require(size is None or size >= 1, "batch_size", "1 or more", size)
+        if self.batch_size is not None:
+            whole("batch_size", self.batch_size, 1)
+        if self.dtype not in get_args(Dtype):
+            raise unknown_name("dtype", str(self.dtype), get_args(Dtype))
         require(isinstance(self.engine, Mapping), "engine", "a mapping", self.engine)
 
     def given(self, names: Sequence[str]) -> list[str]:

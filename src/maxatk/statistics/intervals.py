@@ -87,19 +87,23 @@ def t_quantile(chance: float, df: npt.ArrayLike) -> FloatArray:
 
 
 def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-    """Return the mean over rows of values (P, K), its error, and the rows with a value: (K,) each.
+    """Return the mean of each column of values (P, K), its standard error and its count: (K,) each.
 
-    The mean is NaN without a value, the error below two. Raises InvalidValueError without rows.
+    Of the c values x_1, ..., x_c of a column, those that are NaN left out, the mean is
+    m = sum_i x_i / c, NaN for c = 0. Its standard error is sqrt(s^2 / c) for the variance
+    s^2 = sum_i (x_i - m)^2 / (c - 1) of the values, NaN for c < 2. Raises InvalidValueError without
+    rows.
     """
     fits = values.ndim == 2 and len(values) > 0
     require(fits, "values", "of shape (P, K) with P > 0", values.shape)
     has_value = ~np.isnan(values)
     count = has_value.sum(axis=0)
-    mean = np.where(has_value, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)
-    squares = np.where(has_value, values - mean, 0.0) ** 2
-    # The variance of the mean: that of the values, over count - 1, divided by their count.
-    variance = squares.sum(axis=0) / np.where(count > 1, count * (count - 1), np.nan)
-    return mean, np.sqrt(variance), count
+    total = np.where(has_value, values, 0.0).sum(axis=0)
+    mean = total / np.where(count > 0, count, np.nan)
+    deviations = np.where(has_value, values - mean, 0.0)
+    sum_of_squares = (deviations**2).sum(axis=0)
+    variance_of_mean = sum_of_squares / np.where(count > 1, count * (count - 1), np.nan)
+    return mean, np.sqrt(variance_of_mean), count
 
 
 def student_mean(values: FloatArray) -> Interval:

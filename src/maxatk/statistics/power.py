@@ -61,33 +61,46 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
 
     Either model draws so many `samples` of every problem. `chances` (P,) are the first model's to
     solve each of some typical problems, in [0, 1]: `correct` / `scored` of a results.json will do.
-    The noise of samples, and of models that differ more on some problems, is counted.
+
+    The answer is `pairs_needed` of the difference for the deviation of the paired differences of
+    single problems. Their variance has two parts: true differences of pass@k vary over problems,
+    and both estimates of a problem have the noise of their samples,
+
+        Var_p[(1 - p)^k - (1 - q)^k] + E_p[noise(p) + noise(q)],
+
+    for the first model's chance p and the second's q to solve a problem. The second's are `_moved`.
 
     Raises InvalidValueError for a k above the samples, chances outside [0, 1], a
     difference that no shift of the log odds makes, and as `pairs_needed`.
     """
-    first = np.asarray(chances, dtype=np.float64)
-    fits = first.ndim == 1 and len(first) > 0 and bool(((first >= 0) & (first <= 1)).all())
+    of_first = np.asarray(chances, dtype=np.float64)
+    is_row = of_first.ndim == 1 and len(of_first) > 0
+    fits = is_row and bool(((of_first >= 0) & (of_first <= 1)).all())
     require(fits, "chances", "one number or more from 0 to 1, in one dimension", chances)
     require(1 <= k <= samples, "k", f"from 1 to the {samples} samples", k)
-    second = _shifted(first, difference, k)
-    # The variance of the difference on a problem: true differences vary, and so do estimates.
-    true_differences = (1 - first) ** k - (1 - second) ** k
-    noise = _noise(first, k, samples) + _noise(second, k, samples)
-    deviation = math.sqrt(float(true_differences.var() + noise.mean()))
-    return pairs_needed(difference, deviation)
+    of_second = _moved(of_first, difference, k)
+    true_differences = (1 - of_first) ** k - (1 - of_second) ** k
+    noise = _noise(of_first, k, samples) + _noise(of_second, k, samples)
+    variance = float(true_differences.var() + noise.mean())
+    return pairs_needed(difference, math.sqrt(variance))
 
 
-def _shifted(first: FloatArray, difference: float, k: int) -> FloatArray:
-    """Return chances whose log odds moved at random, and alike until pass@k differs so much."""
+def _moved(chances: FloatArray, difference: float, k: int) -> FloatArray:
+    """Return the chances (P,) of a model whose mean pass@k is higher by a difference.
+
+    Each log odds has moved by a shift that is the same for all problems, and by a scatter that is
+    not: log(q / (1 - q)) = log(p / (1 - p)) + scatter + shift. The shift is the one that makes
+    mean[(1 - p)^k] - mean[(1 - q)^k] the difference.
+    """
     from scipy import optimize, special
 
-    scatter = _SCATTER * np.random.default_rng(0).standard_normal(len(first))
-    odds = special.logit(first) + scatter
-    unsolved = float(((1 - first) ** k).mean())
+    scatter = _SCATTER * np.random.default_rng(0).standard_normal(len(chances))
+    odds = special.logit(chances) + scatter
+    unsolved = float(((1 - chances) ** k).mean())
 
     def gain(shift: float) -> float:
-        return unsolved - float(((1 - special.expit(odds + shift)) ** k).mean())
+        moved = special.expit(odds + shift)
+        return unsolved - float(((1 - moved) ** k).mean())
 
     low = gain(-_FARTHEST)
     high = gain(_FARTHEST)
@@ -98,17 +111,22 @@ def _shifted(first: FloatArray, difference: float, k: int) -> FloatArray:
             f"{solved + low:.3f} and {solved + high:.3f}, not by {difference!r}"
         )
     shift = optimize.brentq(lambda shift: gain(shift) - difference, -_FARTHEST, _FARTHEST)
-    second: FloatArray = special.expit(odds + shift)
-    return second
+    moved: FloatArray = special.expit(odds + shift)
+    return moved
 
 
 def _noise(chances: FloatArray, k: int, samples: int) -> FloatArray:
-    """Return the variance of the estimate of pass@k from so many samples, problem by problem."""
+    """Return the variance of the estimate of pass@k from so many samples of a problem: (P,).
+
+    Of the samples c are correct with the binomial chance b(c) of the problem's chance to be solved,
+    and c of them give the estimate e(c): the variance is sum_c b(c) e(c)^2 - (sum_c b(c) e(c))^2.
+    """
     from scipy import stats
 
     correct = np.arange(samples + 1)
     estimates = pass_at_k(samples, correct, k)
-    weights = stats.binom.pmf(correct, samples, chances[:, None])
-    means = weights @ estimates
-    variance: FloatArray = np.maximum(weights @ estimates**2 - means**2, 0.0)
+    binomial_chances = stats.binom.pmf(correct, samples, chances[:, None])  # (P, samples + 1)
+    means = binomial_chances @ estimates
+    mean_squares = binomial_chances @ estimates**2
+    variance: FloatArray = np.maximum(mean_squares - means**2, 0.0)  # below 0 by rounding alone
     return variance

@@ -71,7 +71,9 @@ def t_test(
     df = np.maximum(df, 1)
     spread = np.where(error > ROUNDING, error, np.nan)
     half = t_quantile((1 + LEVEL) / 2, df) * spread
-    p = np.where(np.isnan(spread), signs, 2 * special.stdtr(df, -np.abs(mean / spread)))
+    t = np.abs(mean / spread)
+    two_sided = 2 * special.stdtr(df, -t)
+    p = np.where(np.isnan(spread), signs, two_sided)
     return mean - half, mean + half, p
 
 
@@ -99,10 +101,13 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
         return float(stats.wilcoxon(moved, method="approx").pvalue)
     # The rank sum of the positive ones when every sign is a fair coin. Ranks of ties are halves:
     # doubled, all are whole.
-    doubled = np.round(2 * stats.rankdata(np.abs(moved))).astype(np.int64)
+    ranks = stats.rankdata(np.abs(moved))
+    doubled = np.round(2 * ranks).astype(np.int64)
     chances = np.ones(1)
     for rank in doubled:
-        chances = 0.5 * (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0)))
+        if_negative = np.pad(chances, (0, rank))
+        if_positive = np.pad(chances, (rank, 0))
+        chances = 0.5 * (if_negative + if_positive)
     rank_sum = int(doubled[moved > 0].sum())
     at_most = chances[: rank_sum + 1].sum()
     at_least = chances[rank_sum:].sum()
@@ -171,23 +176,41 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
 def _crossed_variance(crossed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the mean of differences (S, P, K), its variance and degrees of freedom: (K,) each.
 
-    A problem has a value in every seed, or NaN in all.
+    A problem has a value in every seed, or NaN in all. In the model d_sp = m + a_s + b_p + e_sp the
+    variance of the mean over S seeds and P problems is estimated by
+
+        v = v_problem + v_seed - v_rest, and at least max(v_problem, v_seed),
+
+    of v_problem = Var_p(d_.p) / P and v_seed = Var_s(d_s.) / S, which both contain the rest, and
+    v_rest = sum_sp (d_sp - d_s. - d_.p + m)^2 / ((S - 1) (P - 1)) / (S P), which is taken off once.
+    Satterthwaite's degrees of freedom are
+
+        v^2 / (v_problem^2 / (P - 1) + v_seed^2 / (S - 1) + v_rest^2 / ((S - 1) (P - 1))),
+
+    and at least those of the smaller side. The variance of fewer than two problems is NaN.
     """
     seeds = len(crossed)
-    of_problems = crossed.mean(axis=0)
+    of_problems = crossed.mean(axis=0)  # (P, K)
+    of_seeds = np.array([mean_and_error(of_seed)[0] for of_seed in crossed])  # (S, K)
     mean, problem_error, problems = mean_and_error(of_problems)
-    of_seeds = np.array([mean_and_error(of_seed)[0] for of_seed in crossed])
+    _, seed_error, _ = mean_and_error(of_seeds)
+    v_problem = problem_error**2
+    v_seed = seed_error**2
+
     residuals = crossed - of_problems - of_seeds[:, None] + mean
-    residual_df = (seeds - 1) * np.where(problems > 1, problems - 1, np.nan)
-    # The parts of the variance of the mean: each the mean square of its kind over S P. The means of
-    # problems and of seeds both contain the rest, which is taken off once.
-    by_problem = problem_error**2
-    by_seed = mean_and_error(of_seeds)[1] ** 2
-    by_rest = np.nansum(residuals**2, axis=(0, 1)) / residual_df / (seeds * problems)
-    variance = np.maximum(by_problem + by_seed - by_rest, np.maximum(by_problem, by_seed))
-    # Satterthwaite's degrees of freedom of such a sum, and no fewer than those of the smaller side.
-    squares = by_problem**2 / (problems - 1) + by_seed**2 / (seeds - 1) + by_rest**2 / residual_df
-    df = variance**2 / np.where(squares > 0, squares, np.nan)
+    sum_of_squares = np.nansum(residuals**2, axis=(0, 1))
+    seed_df = seeds - 1
+    problem_df = problems - 1
+    rest_df = seed_df * np.where(problem_df > 0, problem_df, np.nan)
+    v_rest = sum_of_squares / rest_df / (seeds * problems)
+
+    least = np.maximum(v_problem, v_seed)
+    variance = np.maximum(v_problem + v_seed - v_rest, least)
+    of_problem = v_problem**2 / problem_df
+    of_seed = v_seed**2 / seed_df
+    of_rest = v_rest**2 / rest_df
+    weights = of_problem + of_seed + of_rest
+    df = variance**2 / np.where(weights > 0, weights, np.nan)
     return mean, variance, np.fmax(df, np.minimum(seeds, problems) - 1)
 
 
@@ -197,7 +220,10 @@ def sign_flip_p(by_seed: Sequence[float]) -> float | None:
         return None
     sums = np.zeros(1)
     for difference in by_seed:
-        sums = np.concatenate([sums + difference, sums - difference])
+        kept = sums + difference
+        flipped = sums - difference
+        sums = np.concatenate([kept, flipped])
     observed = abs(math.fsum(by_seed))
     slack = ROUNDING * sum(map(abs, by_seed))
-    return float(np.mean(np.abs(sums) >= observed - slack))
+    as_large = np.abs(sums) >= observed - slack
+    return float(np.mean(as_large))

@@ -19,8 +19,10 @@ import trl
 from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
-from maxatk.train.config import UNTRUNCATED, WithObjective, require_settings
+from maxatk.train.config import WithObjective
+from maxatk.train.ranges import check_numbers
 from maxatk.train.rollout_batch import refuse_best_of
+from maxatk.train.setting_checks import UNTRUNCATED, require_settings
 from maxatk.training import Groups, Learner, ratio_values
 
 with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip install 'trl>=1.16'"):
@@ -59,7 +61,8 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
         self.check_objective()
         if self.objective.needs_ratios:
             method = f"the method {self.method!r}"
-            require_settings(self, UNTRUNCATED, f"with {method}, made of ratios")
+            needed = {**UNTRUNCATED, "neftune_noise_alpha": (None,)}
+            require_settings(self, needed, f"with {method}, made of ratios")
             rows = self.per_device_train_batch_size
             group = self.num_generations
             allowed = f"a multiple of num_generations {group}, whose groups {method} needs whole"
@@ -67,6 +70,7 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
             why = f"with {method}, which needs whole groups in a micro-batch"
             require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
+        check_numbers(self)
 
 
 class MaxAtKRolloutLoop(_AsyncRolloutLoop):

@@ -17,14 +17,16 @@ from trl import SFTConfig, SFTTrainer
 
 from maxatk.check import require, whole
 from maxatk.errors import DataError, MissingFileError
+from maxatk.evaluation.base import UnitProgress
 from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.recipe import EvalRecipe
-from maxatk.evaluation.run import UnitProgress, evaluate
+from maxatk.evaluation.run import evaluate
 from maxatk.evaluation.store import read_records
 from maxatk.exchange.export import Exported, sft_rows
 from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
-from maxatk.records import Sample, Score
+from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.train.folder import alone_in, finished, fit, out_folder
 from maxatk.train.recipe import lora_config, merged, trainer_settings
@@ -153,7 +155,7 @@ def _round(
         evaluate(drawing, progress=progress)
     problems = problems_by_id(load_problems(recipe.problems), source=recipe.problems)
     samples = read_records(folder / SAMPLES, Sample)
-    scores = read_records(folder / SCORES, Score)
+    scores = rewarded_scores(folder)
     exported = [
         Exported(score, samples.get(key), problems.get(score.problem_id))
         for key, score in scores.items()

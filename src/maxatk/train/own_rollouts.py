@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +12,12 @@ from transformers import GenerationConfig, PretrainedConfig, ProcessorMixin
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
-from maxatk.sampling.decoding import Decoder, is_plain, shares, supports
+from maxatk.sampling.decoder import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loop import Loop, Work
+from maxatk.sampling.prompt_states import shares
 from maxatk.sampling.settings import SamplingSettings
+from maxatk.sampling.supported import is_plain, supports
 
 # What `generation_kwargs` may change for the loop.
 _FOLLOWED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
@@ -94,7 +96,11 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
         return None
     try:
         refuse_settings(config)
-        _refuse_trainer(trainer)
+        refuse_arguments(
+            rollout_func=trainer.rollout_func,
+            processing_class=trainer.processing_class,
+            adapters=getattr(trainer.model, "peft_config", {}).values(),
+        )
         _refuse_model(config, model.config, model.generation_config, plain=supports(model))
         values = _values(config)
         del values["repetition_penalty"]  # which is 1
@@ -139,11 +145,11 @@ def refuse_settings(config: Any) -> None:
     _require(temperature > 0, "temperature", temperature, "positive", "samples")
 
 
-def _refuse_trainer(trainer: Any) -> None:
-    _require(trainer.rollout_func is None, "rollout_func", "one", "None", "samples by itself")
-    processor = isinstance(trainer.processing_class, ProcessorMixin)
+def refuse_arguments(*, rollout_func: Any, processing_class: Any, adapters: Iterable[Any]) -> None:
+    """Raise InvalidValueError for arguments of the trainer that the loop has no use for."""
+    _require(rollout_func is None, "rollout_func", "one", "None", "samples by itself")
+    processor = isinstance(processing_class, ProcessorMixin)
     _require(not processor, "processing_class", "a processor", "a tokenizer", "reads text alone")
-    adapters = getattr(trainer.model, "peft_config", {}).values()
     # These put learned positions before a prompt, which no layer of the model has.
     learned_prompts = [adapter.peft_type for adapter in adapters if adapter.is_prompt_learning]
     _require(

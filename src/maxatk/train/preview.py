@@ -7,17 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
-
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder, why_missing
+from maxatk.models import load_tokenizer, refuse_missing_folder, why_missing
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
-from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
+from maxatk.train.arguments import config_of_model
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import prepare_tokenizer
 from maxatk.train.folder import finished, out_folder
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
-from maxatk.train.run import load_functions, to_dataset
+from maxatk.train.run import load_functions, longest_prompt, to_dataset
+from maxatk.train.start_checks import check_model, check_prompts
 from maxatk.verifier.rewards import ENVIRONMENTS
 
 
@@ -94,14 +94,12 @@ def preview(recipe: TrainRecipe) -> Preview:
         reason = None if os.path.isdir(recipe.model) else why_missing(recipe.model)
         if reason is not None:
             raise OSError(reason)
-        model = AutoConfig.from_pretrained(recipe.model)
+        model = config_of_model(config, recipe.model)
         check_model(config, model, recipe.model)
         if problems is not None:
             tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
             prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)
-            longest = max(
-                len(prompt_ids(tokenizer, problem.prompt, recipe.prompt)) for problem in problems
-            )
+            longest = longest_prompt(problems, tokenizer, recipe, config, model)
     except OSError as error:
         if os.path.isdir(recipe.model):
             raise MissingFileError(f"model: {recipe.model!r}: {error}") from error

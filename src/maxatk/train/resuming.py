@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections import defaultdict
 from pathlib import Path
@@ -12,10 +13,29 @@ import numpy as np
 import torch
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from maxatk.objectives.objective import Objective
 from maxatk.train.rollout_batch import RolloutBatch
 from maxatk.train.rollout_trainer import RolloutTrainer
 from maxatk.training import Learner
 from maxatk.writing import atomic_write
+
+# Settings that a rollout batch in a checkpoint was drawn, scored or cut into micro-batches with,
+# beside those of the objective. Under others its columns lack, or mean something else.
+_MADE_WITH = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "num_iterations",
+    "num_generations",
+    "temperature",
+    "beta",
+    "mask_truncated_completions",
+    "reward_weights",
+    "behaviour",
+    "use_vllm",
+    "vllm_importance_sampling_correction",
+    "vllm_importance_sampling_mode",
+)
 
 
 class ResumingTrainer(RolloutTrainer):
@@ -75,6 +95,7 @@ class ResumingTrainer(RolloutTrainer):
         within_rollout_batch = self._step % (self.args.steps_per_generation * self.num_iterations)
         if within_rollout_batch:
             state = {
+                "made_with": self._made_with(),
                 "step": self._step,
                 "slices": self._buffered_inputs,
                 "rollout_batch": msgspec.to_builtins(self._rollout, enc_hook=np.ndarray.tolist),
@@ -105,20 +126,42 @@ class ResumingTrainer(RolloutTrainer):
             device = torch.device("cpu")
         file = self._buffer_file(folder)
         if file.is_file():
-            state = torch.load(file, map_location=device, weights_only=True)
-            self._step = state["step"]
-            self._buffered_inputs = state["slices"]
-            self._rollout = msgspec.convert(
-                state["rollout_batch"], RolloutBatch, dec_hook=lambda _, values: np.array(values)
-            )
+            self._take_buffer(torch.load(file, map_location=device, weights_only=True), folder)
         elif list(folder.glob("buffer-*-of-*.pt")):
-            warnings.warn(
-                f"{folder}: was written by another number of processes than "
-                f"{self.accelerator.num_processes}; what was left of a rollout batch is dropped",
-                stacklevel=2,
-            )
+            processes = self.accelerator.num_processes
+            _warn_of_drop(folder, f"another number of processes than {processes}")
+
+    def _take_buffer(self, state: dict[str, Any], folder: Path) -> None:
+        """Go on with what a checkpoint has left of a rollout batch, if it was made as one is now.
+
+        A warning names the settings that are others now, with which the next batch is drawn.
+        """
+        now = self._made_with()
+        before = state["made_with"]
+        others = [name for name, value in now.items() if before[name] != value]
+        if others:
+            named = [f"{name} {before[name]!r} (now {now[name]!r})" for name in others]
+            _warn_of_drop(folder, f"a training with {', '.join(named)}")
+            return
+        self._step = state["step"]
+        self._buffered_inputs = state["slices"]
+        self._rollout = msgspec.convert(
+            state["rollout_batch"], RolloutBatch, dec_hook=lambda _, values: np.array(values)
+        )
+
+    def _made_with(self) -> dict[str, Any]:
+        """Return the settings that the rollout batch depends on, as JSON has them."""
+        of_objective = [field.name for field in dataclasses.fields(Objective)]
+        names = [name for name in (*_MADE_WITH, *of_objective) if hasattr(self.args, name)]
+        return {name: getattr(self.args, name) for name in names}
 
     def _buffer_file(self, checkpoint: Path) -> Path:
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
         return checkpoint / f"buffer-{rank}-of-{world}.pt"
+
+
+def _warn_of_drop(folder: Path, of: str) -> None:
+    warnings.warn(
+        f"{folder}: was written by {of}; what was left of a rollout batch is dropped", stacklevel=3
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,16 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
-from maxatk.check import require
 from maxatk.conversations import completion_text, transcript
-from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.functions import load_function
 from maxatk.rewards import Reward
 from maxatk.train import own_rollouts
 from maxatk.train.clock import Clock
 from maxatk.train.cut_messages import closing_tokens
-from maxatk.train.rollout_batch import RolloutBatch, Scored, refuse_best_of
-from maxatk.train.signal_groups import (
-    marking_part,
-    more_prompts,
-    moves,
-    put_rows,
-    refuse_irreplaceable,
-)
+from maxatk.train.reward_arguments import place_of_selection
+from maxatk.train.rollout_batch import RolloutBatch, Scored
+from maxatk.train.scoring import Scoring
+from maxatk.train.signal_groups import Draw, marking_part, more_prompts
 from maxatk.train.verdicts import tests_of
 from maxatk.training import Learner
 from maxatk.verifier import CodeReward, quick_turns
@@ -48,35 +42,29 @@ class RolloutTrainer(GRPOTrainer):
         self._ends = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
         self._own = own_rollouts.own_settings(self)
         self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
-        refuse_best_of(self.reward_funcs)
-        self._selecting = self._selecting_function()
+        self._scoring = self._scoring_of_rewards()
         self._marking = marking_part(
             self.args.groups_with_signal, self.reward_funcs, self.reward_func_names
         )
-        self._answer: Callable[[str], Any] | None = None
-        if self.args.answers is not None:
-            self._answer = load_function(self.args.answers, field="answers")
         self._early = self._early_rewards()
         self._starts: list[Callable[..., None]] = []  # of `_early`; empty outside of `_draw`
-        if self.args.groups_with_signal:
-            refuse_irreplaceable(self.train_dataset, self.environment_factories)
         self._conversations: tuple[Any, Any] = ([], [])  # messages and tokens, while tools answer
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
 
-    def _selecting_function(self) -> int | None:
-        """Return the place of the reward function that selects, and take its weight from it."""
-        name = self.args.selection
-        if name is None:
-            return None
-        names = list(self.reward_func_names)
-        if name not in names:
-            raise unknown_name("selection", name, names)
-        allowed = "one of several reward functions, whose others are the reward"
-        require(len(names) > 1, "selection", allowed, name)
-        place = names.index(name)
-        self.reward_weights[place] = 0.0  # also in what TRL logs as the reward
-        return place
+    def _scoring_of_rewards(self) -> Scoring:
+        """Return how rewards are read, and take its weight from the function that selects."""
+        args = self.args
+        selecting = place_of_selection(args.selection, self.reward_func_names)
+        if selecting is not None:
+            self.reward_weights[selecting] = 0.0  # also in what TRL logs as the reward
+        return Scoring(
+            names=self.reward_func_names,
+            weights=self.reward_weights,
+            selecting=selecting,
+            answer=None if args.answers is None else load_function(args.answers, field="answers"),
+            masks_cut_off=self.mask_truncated_completions,
+        )
 
     def _early_rewards(self) -> list[CodeReward]:
         """Return the rewards by tests that may verify a completion as soon as it has ended."""
@@ -159,7 +147,7 @@ class RolloutTrainer(GRPOTrainer):
     def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
         if self._scored is None:  # otherwise they are known from the search for a signal
             self._scored = self._score(*arguments)
-        return self._scored.scores
+        return self._scoring.for_trl(self._scored.scores)
 
     def _score(
         self, rows: list[Any], prompts: list[Any], completions: list[Any], ids: list[Any]
@@ -167,6 +155,7 @@ class RolloutTrainer(GRPOTrainer):
         """Return what the rows of all processes came to, for the arguments of TRL's method."""
         with self._clock.measure("verification", self._mode_metrics):
             scores = super()._calculate_rewards(rows, prompts, completions, ids)
+        self._scoring.refuse_infinite(scores)
         ends = (*self._ends, self._tokenizer.pad_token_id)
         masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
         return Scored(
@@ -183,45 +172,36 @@ class RolloutTrainer(GRPOTrainer):
 
         `prompts` and `generated` are TRL's lists of this process, which are changed in place.
         """
-        process = self.accelerator.process_index
-        n = self.num_generations
-        local = (self._rows, prompts, generated)
-        kept, signal = self._score_draw(*local)  # signal is (processes, groups of each)
-        drawn = signal.size
-        drawn_with_signal = int(signal.sum())
+        kept = self._scored_draw(self._rows, prompts, generated)
+        drawn = kept.signal.size
+        drawn_with_signal = int(kept.signal.sum())
         most = drawn * self.args.max_prompt_draws
-        while not signal.all() and drawn < most:
-            lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
-            shape = (len(signal), min(lacking, (most - drawn) // len(signal)))
-            # The tokens are those of all processes so far, which a checkpoint has.
-            moment = self.args.seed, self.state.num_input_tokens_seen
-            places = more_prompts(len(self.train_dataset), shape, moment)[process]
-            rows = [self.train_dataset[int(place)] for place in places]
-            self._rows = [dict(row) for row in rows for _ in range(n)]
-            again = [row["prompt"] for row in self._rows]
-            fresh_local = (self._rows, again, super()._generate(again))
-            fresh, fresh_signal = self._score_draw(*fresh_local)
-            for owner, silent_group, new_group in moves(signal, fresh_signal):
-                signal[owner, silent_group] = True
-                if owner == process:
-                    put_rows(local, fresh_local, silent_group * n, new_group * n, n)
-                # What is scored holds the rows of all processes, one process after the other.
-                to = silent_group * n + owner * len(prompts)
-                source = new_group * n + owner * len(again)
-                for values in ("texts", "last_texts", "tests", "masked", "marks"):
-                    put_rows(getattr(kept, values), getattr(fresh, values), to, source, n)
-                kept.scores[to : to + n] = fresh.scores[source : source + n]
-            drawn += fresh_signal.size
-            drawn_with_signal += int(fresh_signal.sum())
+        while not kept.signal.all() and drawn < most:
+            fresh = self._draw_others(kept.signal, most=most - drawn)
+            drawn += fresh.signal.size
+            drawn_with_signal += int(fresh.signal.sum())
+            kept.take(fresh, process=self.accelerator.process_index)
         metrics = self._metrics["train"]
         metrics["prompts/drawn"].append(float(drawn))
         metrics["prompts/with_signal"].append(drawn_with_signal / drawn)
-        return kept
+        return kept.scored
 
-    def _score_draw(
-        self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
-    ) -> tuple[Scored, np.ndarray]:
-        """Return scores, and whether each group has a signal, (processes, groups)."""
+    def _draw_others(self, signal: np.ndarray, *, most: int) -> Draw:
+        """Draw groups of other prompts, `most` in all, as many in each process as one may lack."""
+        processes = len(signal)
+        lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
+        shape = (processes, min(lacking, most // processes))
+        # The tokens are those of all processes so far, which a checkpoint has.
+        moment = (self.args.seed, self.state.num_input_tokens_seen)
+        places_of_processes = more_prompts(len(self.train_dataset), shape, moment)
+        places = places_of_processes[self.accelerator.process_index]
+        rows = [self.train_dataset[int(place)] for place in places]
+        self._rows = [dict(row) for row in rows for _ in range(self.num_generations)]
+        prompts = [row["prompt"] for row in self._rows]
+        return self._scored_draw(self._rows, prompts, super()._generate(prompts))
+
+    def _scored_draw(self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
+        """Return what was drawn for rows of this process with the scores of all processes."""
         ids = generated[1]
         completions = generated[3]
         extra_fields = generated[5]  # of a rollout function, as TRL hands them on to rewards
@@ -232,54 +212,20 @@ class RolloutTrainer(GRPOTrainer):
         scored = self._score(rows, prompts, completions, ids)
         groups = self._batch_of(scored)
         signal = groups.have_signal(groups.advantages(self._learner.objective))
-        return scored, signal.reshape(self.accelerator.num_processes, -1)
+        return Draw(
+            rows=rows,
+            prompts=prompts,
+            generated=generated,
+            scored=scored,
+            signal=signal.reshape(self.accelerator.num_processes, -1),
+            group_size=groups.size,
+        )
 
     def _batch_of(self, scored: Scored) -> RolloutBatch:
         """Return the rollout batch of what the completions of all processes came to."""
-        objective = self._learner.objective
-        n = self.num_generations if self.model.training else self.num_generations_eval
-        rewards = self._weighted_sums(scored.scores)
-        if objective.needs_ratios:
-            rewards[scored.masked] = np.nan  # what is cut off has no log-probability
-        selection = None
-        if self._selecting is not None:
-            column = scored.scores[:, self._selecting]
-            selection = column.double().cpu().numpy().reshape(-1, n)
-        answers = None
-        if self._answer is not None:
-            answers = self._answers(scored.last_texts).reshape(-1, n)
-        masked = None
-        if self.mask_truncated_completions:
-            masked = np.array(scored.masked).reshape(-1, n)
-        marks = None
-        if scored.marks is not None:
-            marks = np.array(scored.marks, dtype=float).reshape(-1, n)
-        k = objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        return RolloutBatch(rewards.reshape(-1, n), k, selection, answers, masked, marks)
-
-    def _weighted_sums(self, scores: torch.Tensor) -> np.ndarray:
-        """Return the reward of every row, NaN where no function that is rewarded gave one."""
-        rewarded = [place for place in range(scores.size(1)) if place != self._selecting]
-        weights = self.reward_weights[None].to(scores.device)[:, rewarded]
-        sums = (scores[:, rewarded] * weights).nansum(dim=1)
-        sums[scores[:, rewarded].isnan().all(dim=1)] = torch.nan
-        rewards: np.ndarray = sums.double().cpu().numpy()
-        return rewards
-
-    def _answers(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a number for the answer of every text, equal for equal answers."""
-        assert self._answer is not None
-        number_of: dict[Hashable, int] = {}
-        numbers = []
-        for text in texts:
-            try:
-                answer = self._answer(text)
-                if answer != answer:  # NaN, which is one answer
-                    answer = None
-                numbers.append(number_of.setdefault(answer, len(number_of)))
-            except Exception as error:  # of a function of the user, or of an answer without a hash
-                raise InvalidValueError(
-                    f"answers: {self.args.answers!r} must return a hashable answer to every text, "
-                    f"and failed on {text[:200]!r}: {type(error).__name__}: {error}"
-                ) from error
-        return np.array(numbers)
+        return self._scoring.groups(
+            scored,
+            self._learner.objective,
+            size=self.num_generations if self.model.training else self.num_generations_eval,
+            progress=self.state.global_step / max(self.state.max_steps, 1),
+        )

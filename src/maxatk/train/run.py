@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from datasets import Dataset
 
 from maxatk.errors import DataError, MissingDependencyError
-from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
+from maxatk.models import (
+    PromptSettings,
+    load_tokenizer,
+    prompt_ids,
+    quiet_libraries,
+    refuse_missing_model,
+)
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.rewards import Reward, load_rewards
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
-from maxatk.train.config import MaxAtKConfig, check_prompts
+from maxatk.sampling.backend import check_lengths
+from maxatk.train.arguments import config_of_model
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import (
     Factory,
     Tools,
@@ -30,6 +38,7 @@ from maxatk.train.folder import alone_in, finished, fit, out_folder
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
+from maxatk.train.start_checks import check_prompts
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier
 from maxatk.verifier.rewards import ENVIRONMENTS
@@ -69,6 +78,7 @@ def train(
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)
+    longest_prompt(problems, tokenizer, recipe, config, config_of_model(config, recipe.model))
     chat = tokenizer.chat_template is not None
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
     with opening as opened, quiet_libraries(), contextlib.ExitStack() as held:
@@ -92,6 +102,29 @@ def train(
         about |= describe(recipe.environment, recipe.tools)
         fit(trainer, recipe, out, {"isolation": dict(opened.isolation), **about})
     return out
+
+
+def longest_prompt(
+    problems: Sequence[Problem],
+    tokenizer: Any,
+    recipe: TrainRecipe,
+    config: MaxAtKConfig,
+    model: Any,
+) -> int:
+    """Return the tokens of the longest prompt.
+
+    Raises InvalidValueError where the context of the model, by its config, does not hold a prompt
+    and a completion: some models fail there while they sample, others answer with noise.
+    """
+    context = getattr(model.get_text_config(), "max_position_embeddings", None)
+    completion = config.max_completion_length
+    return check_lengths(
+        {problem.id: problem.prompt for problem in problems},
+        lambda prompt: prompt_ids(tokenizer, prompt, recipe.prompt),
+        completion or 0,
+        None if completion is None else context,
+        called="trainer.max_completion_length",
+    )
 
 
 class Functions(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
@@ -12,6 +13,7 @@ from accelerate.utils import gather_object
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.rewards import Reward
+from maxatk.train.rollout_batch import Scored
 
 
 def refuse_irreplaceable(dataset: Any, environments: Any) -> None:
@@ -19,7 +21,7 @@ def refuse_irreplaceable(dataset: Any, environments: Any) -> None:
     needs = {
         "a train_dataset with a length": isinstance(dataset, Sized),
         "no environments, which TRL resets once for a rollout batch": not environments,
-        "no images": not {"image", "images"} & set(dataset.column_names or ()),
+        "no images": not {"image", "images"} & set(getattr(dataset, "column_names", None) or ()),
     }
     for need, holds in needs.items():
         if not holds:
@@ -64,6 +66,50 @@ def _parts_of(function: Any) -> list[str]:
     return [part.name for part in function.parts] if isinstance(function, Reward) else []
 
 
+def more_prompts(prompts: int, shape: tuple[int, int], moment: tuple[int, ...]) -> np.ndarray:
+    """Return random places in a data set of `prompts` rows, (processes, groups), at a `moment`."""
+    generator = np.random.default_rng(moment)
+    count = math.prod(shape)
+    return generator.choice(prompts, size=count, replace=count > prompts).reshape(shape)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Draw:
+    """One draw of groups: what TRL holds of them in this process, and what all of them came to."""
+
+    rows: list[Any]  # of the data set, one a completion
+    prompts: list[Any]
+    generated: tuple[Any, ...]  # what TRL's `_generate` returned
+    scored: Scored  # of all processes, one after the other
+    signal: np.ndarray  # (processes, groups of each), whether a group has one
+    group_size: int
+
+    def take(self, fresh: Draw, *, process: int) -> None:
+        """Put groups of a fresh draw in place of those without a signal; `process` is this one."""
+        n = self.group_size
+        for owner, silent, speaking in moves(self.signal, fresh.signal):
+            self.signal[owner, silent] = True
+            if owner == process:
+                self._put_lists(fresh, to=silent * n, source=speaking * n)
+            self._put_scores(
+                fresh,
+                to=owner * len(self.rows) + silent * n,
+                source=owner * len(fresh.rows) + speaking * n,
+            )
+
+    def _put_lists(self, fresh: Draw, *, to: int, source: int) -> None:
+        """Put a fresh group into the lists of this process."""
+        for name in ("rows", "prompts", "generated"):
+            put_rows(getattr(self, name), getattr(fresh, name), to, source, self.group_size)
+
+    def _put_scores(self, fresh: Draw, *, to: int, source: int) -> None:
+        """Put a fresh group into what is known of the completions of all processes."""
+        n = self.group_size
+        for name in ("texts", "last_texts", "tests", "masked", "marks"):
+            put_rows(getattr(self.scored, name), getattr(fresh.scored, name), to, source, n)
+        self.scored.scores[to : to + n] = fresh.scored.scores[source : source + n]
+
+
 def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Yield a process, one of its groups without a signal, and a fresh one with it for its place.
 
@@ -74,13 +120,6 @@ def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int
         speaking = np.flatnonzero(fresh[process]).tolist()
         for to, source in zip(silent, speaking, strict=False):
             yield process, to, source
-
-
-def more_prompts(prompts: int, shape: tuple[int, int], moment: tuple[int, ...]) -> np.ndarray:
-    """Return random places in a data set of `prompts` rows, (processes, groups), at a `moment`."""
-    generator = np.random.default_rng(moment)
-    count = math.prod(shape)
-    return generator.choice(prompts, size=count, replace=count > prompts).reshape(shape)
 
 
 def put_rows(value: Any, other: Any, to: int, source: int, count: int) -> None:

@@ -11,8 +11,8 @@ The order of calls, where * marks a method of TRL that is overridden here and + 
                                               loop hands those that end to the verifier
           _calculate_rewards+                   scores of all processes
         _refresh_advantages                     split groups: an extra pass gives the ratios
-      _compute_loss*                            says which batch the coming pass is of
-        _get_per_token_logps_and_entropies*     the loss's pass: sets the batch's advantages
+      _compute_loss*                            names who reads the coming pass
+        _get_per_token_logps_and_entropies*     the loss's pass: `_correct_groups` reads its ratios
         inputs["advantages"]                    TRL reads them here, and not before
 """
 
@@ -22,28 +22,29 @@ import dataclasses
 import functools
 import inspect
 import warnings
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
-from transformers import AutoConfig
 from trl import GRPOTrainer
 
-from maxatk.check import require
 from maxatk.conversations import transcript
 from maxatk.errors import InvalidValueError
 from maxatk.train import batch as batches
+from maxatk.train.arguments import by_name, check_arguments
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
-from maxatk.train.config import MaxAtKConfig, check_model, check_processes, check_prompts, check_trl
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.model_card import describe_training
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
-from maxatk.train.rollout_batch import RolloutBatch, Scored, functions_of_caller
+from maxatk.train.rollout_batch import Scored, functions_of_caller
 from maxatk.train.shared_prompts import SharedPasses
+from maxatk.train.start_checks import check_processes, check_trl
 from maxatk.train.verdicts import log_outcomes
-from maxatk.training import Step, ratio_values
+from maxatk.training import Step, TrainingRecord, ratio_values
+from maxatk.training.groups import in_groups
 from maxatk.training.keys import SILENT
 from maxatk.training.symptoms import values
 
@@ -55,8 +56,8 @@ class MaxAtKTrainer(ResumingTrainer):
     "reinforce") sets the advantages again at every optimizer step that reuses samples, from the
     ratios of the whole group under its policy. A run resumes in the middle of a rollout batch.
 
-    Raises InvalidValueError where the training set has fewer prompts than one rollout batch, or the
-    model does not go with the settings; MissingDependencyError for a TRL that lacks what is used.
+    Raises InvalidValueError for arguments that the settings do not go with, before the weights are
+    loaded; MissingDependencyError for a TRL that lacks what is used.
     """
 
     # Of TRL's model card.
@@ -76,19 +77,10 @@ class MaxAtKTrainer(ResumingTrainer):
         check_trl()
         if not isinstance(args, MaxAtKConfig):
             raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
-        # Before the weights are loaded.
-        if isinstance(train_dataset, Sized):
-            check_prompts(args, len(train_dataset), called="train_dataset")
-        if args.share_prompts or args.rollouts == "own":
-            folder = model if isinstance(model, str) else None
-            model_config = model.config if folder is None else AutoConfig.from_pretrained(folder)
-            check_model(args, model_config, folder)
         functions = functions_of_caller(reward_funcs)
+        check_arguments(args, by_name(model, functions, args, train_dataset, *more, **others))
         super().__init__(model, functions, args, train_dataset, *more, **others)
         check_processes(self.args, self.accelerator)
-        skips = args.skip_zero_advantages and self.aux_loss_enabled
-        allowed = "False with a model whose router has an auxiliary loss, which all samples have"
-        require(not skips, "skip_zero_advantages", allowed, skips)
         self._record_callback: RecordCallback | None = None
         if args.log_groups:
             self._record_callback = RecordCallback()
@@ -99,11 +91,12 @@ class MaxAtKTrainer(ResumingTrainer):
             # As many as a group has, spread over prompts, between which the padding differs.
             compared = slice(0, size, max(1, size // args.num_generations))
             self._shared = SharedPasses(compared)
-        self._batch_in_loss: MicroBatch | None = None  # until the loss's own pass over it
+        # What is done with the log-probabilities of the coming pass, where it is the loss's own.
+        self._read_pass: Callable[[torch.Tensor], None] | None = None
 
     def _forget_training(self) -> None:
         super()._forget_training()
-        self._batch_in_loss = None
+        self._read_pass = None
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train as TRL does; refuse to end without a step, and warn without any signal."""
@@ -134,67 +127,78 @@ class MaxAtKTrainer(ResumingTrainer):
             describe_training(self)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> MicroBatch:
-        training = self.model.training
-        metrics = self._mode_metrics
-        with self._clock.measure("rollout", metrics):
+        with self._clock.measure("rollout", self._mode_metrics):
             drawn, scored, output = self._draw(inputs)
-        log_ratios = None
-        if training:
-            self._rollout = dataclasses.replace(drawn, step=self.state.global_step)
-            if self.args.behaviour == "sampler":
-                log_ratios = self._ratios_to_sampler(output)
-        texts = _by_group(scored.texts, drawn.size)
-        step = self._learner.step(drawn, texts, log_ratios=log_ratios, held_out=not training)
-        self._log_values(step.metrics)
-        for reward in self.reward_funcs:
-            log_outcomes(metrics, reward, self.accelerator)
-        rows = len(output["advantages"])
-        first = self.accelerator.process_index * rows
-        scaled = step.advantages.reshape(-1)
-        _set_advantages(output, scaled[first : first + rows])
-        # TRL has logged its own advantages for its table of completions.
-        logged = self._logs["advantages"]
-        for _ in range(min(len(scaled), len(logged))):
-            logged.pop()
-        logged.extend(scaled.tolist())
-        if not training:
+        texts = in_groups(scored.texts, drawn.size)
+        if not self.model.training:
+            self._use(self._learner.step(drawn, texts, held_out=True), output)
             return output
+        self._rollout = dataclasses.replace(drawn, step=self.state.global_step)
+        log_ratios = None
+        if self.args.behaviour == "sampler":
+            log_ratios = self._ratios_to_sampler(output)
+        step = self._learner.step(drawn, texts, log_ratios=log_ratios)
+        self._use(step, output)
         if self._record_callback is not None:
-            # Every process gathers, whether or not it writes.
-            lengths = self.accelerator.gather(batches.of_policy(output).sum(dim=1)).tolist()
-            ids = gather_object([row.get("problem_id") for row in inputs])
-            self._record_groups(drawn, scored, step, lengths, ids)
-        output[GROUP_ROW] = torch.arange(first, first + rows, device=output["advantages"].device)
+            self._record_groups(self._record_callback.record, inputs, output, scored, step)
+        rows = self._rows_here(output)
+        output[GROUP_ROW] = torch.arange(rows.start, rows.stop, device=output["advantages"].device)
         if self.args.form == "reinforce" and "old_per_token_logps" in output:
             old = output.pop("old_per_token_logps")  # the surrogate is to have no ratio
             output.setdefault(BEHAVIOUR_LOGPS, old)
         return output
 
+    def _rows_here(self, output: MicroBatch) -> slice:
+        """Return the places of this process's samples in the rollout batch of all processes."""
+        rows = len(output["advantages"])
+        first = self.accelerator.process_index * rows
+        return slice(first, first + rows)
+
+    def _use(self, step: Step, output: MicroBatch) -> None:
+        """Put the advantages of a step in place of TRL's, and log what the step came to."""
+        of_all_processes = step.advantages.reshape(-1)
+        _set_advantages(output, of_all_processes[self._rows_here(output)])
+        self._log_values(step.metrics)
+        for reward in self.reward_funcs:
+            log_outcomes(self._mode_metrics, reward, self.accelerator)
+        # TRL has logged its own advantages for its table of completions.
+        logged = self._logs["advantages"]
+        for _ in range(min(len(of_all_processes), len(logged))):
+            logged.pop()
+        logged.extend(of_all_processes.tolist())
+
     def _record_groups(
-        self, drawn: RolloutBatch, scored: Scored, step: Step, lengths: list[int], ids: list[Any]
+        self,
+        record: TrainingRecord | None,
+        inputs: list[dict[str, Any]],
+        output: MicroBatch,
+        scored: Scored,
+        step: Step,
     ) -> None:
         """Write the first groups of a rollout batch, of which all values are in TRL's order."""
-        assert self._record_callback is not None
-        record = self._record_callback.record
+        # Every process gathers, whether or not it writes.
+        lengths = self.accelerator.gather(batches.of_policy(output).sum(dim=1)).tolist()
+        ids = gather_object([row.get("problem_id") for row in inputs])
         if record is None:  # in every process but the first
             return
-        n = drawn.size
-        count = drawn.rewards.size  # of the last rows that TRL has logged
+        groups = self._rollout
+        n = groups.size
+        count = groups.rewards.size  # of the last rows that TRL has logged
         prompts = list(self._logs["prompt"])[-count:]
         rewards = {
-            name: np.array(list(column)[-count:]).reshape(drawn.rewards.shape)
+            name: np.array(list(column)[-count:]).reshape(groups.rewards.shape)
             for name, column in self._logs["rewards"].items()
         }
         record.add(
             self.state.global_step + 1,
-            drawn,
+            groups,
             step.advantages,
             prompts=[transcript(prompt) for prompt in prompts[::n]],
-            texts=_by_group(scored.texts, n),
+            texts=in_groups(scored.texts, n),
             ids=ids[::n],
-            tokens=_by_group(lengths, n),
+            tokens=in_groups(lengths, n),
             rewards=rewards if len(rewards) > 1 else {},
-            tests=_by_group(scored.tests, n),
+            tests=in_groups(scored.tests, n),
         )
 
     def _ratios_to_sampler(self, output: MicroBatch) -> np.ndarray:
@@ -263,25 +267,37 @@ class MaxAtKTrainer(ResumingTrainer):
         for name, value in logged.items():
             metrics[name].append(value)
 
+    def _by_group(self, values: torch.Tensor) -> np.ndarray:
+        """Return values of the samples of whole groups as an array (P, n), float64."""
+        table: np.ndarray = values.double().cpu().numpy().reshape(-1, self.num_generations)
+        return table
+
     def _logged_ratios(self, log_ratios: torch.Tensor) -> np.ndarray:
         """Return log ratios of whole groups as an array (P, n), and log them."""
-        groups = log_ratios.double().cpu().numpy().reshape(-1, self.num_generations)
+        groups = self._by_group(log_ratios)
         clamp = self.args.delta_clamp
         self._log_values(ratio_values(groups, clamp=clamp, k=self._rollout.k))
         return groups
 
     def _compute_loss(self, model: Any, inputs: MicroBatch) -> torch.Tensor:
-        training = self.model.training
-        # Advantages that the loss's own pass will set say nothing yet of which samples are idle.
-        set_in_loss = training and self._is_stale() and self._rollout.whole
-        if training and self.args.skip_zero_advantages and not set_in_loss:
-            count = (inputs["advantages"] != 0).sum().clamp(min=1)[None]
-            # Every process keeps as many, because TRL gathers one value a sample of all of them.
-            most = int(self.accelerator.gather(count).max())
-            inputs = batches.of_most_signal(inputs, most)
-        if training and batches.behaviour_logps(inputs) is not None:
-            self._batch_in_loss = inputs
+        if not self.model.training:
+            return super()._compute_loss(model, inputs)
+        if self._is_stale() and self._rollout.whole:
+            self._read_pass = functools.partial(self._correct_groups, inputs)
+            # The advantages that this will set are unknown yet, and so are those that are 0.
+            return super()._compute_loss(model, inputs)
+        if self.args.skip_zero_advantages:
+            inputs = self._without_idle_samples(inputs)
+        if self._is_stale() and not self._learner.objective.needs_ratios:
+            self._read_pass = functools.partial(self._log_moves, inputs)
         return super()._compute_loss(model, inputs)
+
+    def _without_idle_samples(self, inputs: MicroBatch) -> MicroBatch:
+        """Return a micro-batch of the samples with an advantage, as many in every process."""
+        count = (inputs["advantages"] != 0).sum().clamp(min=1)[None]
+        # Every process keeps as many, because TRL gathers one value a sample of all of them.
+        most = int(self.accelerator.gather(count).max())
+        return batches.of_most_signal(inputs, most)
 
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         forward = super()._get_per_token_logps_and_entropies
@@ -289,29 +305,26 @@ class MaxAtKTrainer(ResumingTrainer):
             unwrapped = self.accelerator.unwrap_model(model)
             forward = functools.partial(self._shared.run, forward, unwrapped)
         logps_and_entropies = forward(model, *args, **kwargs)
-        # TRL calls this for several passes; only the loss's own one sets advantages.
-        batch = self._batch_in_loss
-        self._batch_in_loss = None
-        if batch is not None and self._is_stale():
-            logps = logps_and_entropies[0].detach()
-            self._read_ratios(batch, batches.log_ratios(batch, logps))
+        # TRL calls this for several passes; `_compute_loss` names a reader for the loss's own one.
+        read = self._read_pass
+        self._read_pass = None
+        if read is not None:
+            read(logps_and_entropies[0].detach())
         return logps_and_entropies
 
-    def _read_ratios(self, batch: MicroBatch, log_ratios: torch.Tensor) -> None:
-        """Log the ratios of the loss's own pass; set the advantages of whole groups by them."""
-        of_all_processes = self.accelerator.gather(log_ratios)
-        if self._rollout.whole:
-            self._logged_ratios(of_all_processes)
-            local = log_ratios.double().cpu().numpy().reshape(-1, self.num_generations)
-            groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
-            _set_advantages(batch, self._learner.advantages(groups, local).reshape(-1))
-        elif not self._learner.objective.needs_ratios:  # otherwise an extra pass has given them
-            ratios = of_all_processes.double().cpu().numpy()
-            self._log_values(ratio_values(ratios, clamp=self.args.delta_clamp))
+    def _correct_groups(self, batch: MicroBatch, logps: torch.Tensor) -> None:
+        """Set the advantages of whole groups by the ratios of the loss's own pass."""
+        log_ratios = batches.log_ratios(batch, logps)
+        self._logged_ratios(self.accelerator.gather(log_ratios))
+        groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
+        corrected = self._learner.advantages(groups, self._by_group(log_ratios))
+        _set_advantages(batch, corrected.reshape(-1))
 
-
-def _by_group(flat: list[Any], size: int) -> list[list[Any]]:
-    return [flat[first : first + size] for first in range(0, len(flat), size)]
+    def _log_moves(self, batch: MicroBatch, logps: torch.Tensor) -> None:
+        """Log how far the policy has moved, where the advantages do not depend on it."""
+        ratios = self.accelerator.gather(batches.log_ratios(batch, logps))
+        clamp = self.args.delta_clamp
+        self._log_values(ratio_values(ratios.double().cpu().numpy(), clamp=clamp))
 
 
 def _set_advantages(batch: MicroBatch, advantages: np.ndarray) -> None:

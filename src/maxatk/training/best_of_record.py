@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from maxatk.conversations import transcript
 from maxatk.folders import writable
 from maxatk.objectives.objective import Objective
 from maxatk.training.group_log import GROUPS, logged_rows, refuse_other_file
-from maxatk.training.groups import Groups
+from maxatk.training.groups import Groups, in_groups
 from maxatk.training.keys import REWARD
 from maxatk.training.record import TrainingRecord
 from maxatk.training.values import group_values, mean_reward
@@ -71,7 +71,7 @@ class BestOfRecord:
             self._write_what_is_missing(self._record, state)
         self._step = step
         self._write_log_of_trainer(self._record, state)
-        texts = _by_group([transcript(completion) for completion in completions], groups.size)
+        texts = in_groups([transcript(completion) for completion in completions], groups.size)
         lengths = [len(tokens) for tokens in _first_of(columns, "completion_ids")]
         ids = _first_of(columns, "problem_id", "id")
         self._record.add(
@@ -81,7 +81,7 @@ class BestOfRecord:
             prompts=[transcript(prompt) for prompt in prompts[:: groups.size]],
             texts=texts,
             ids=ids[:: groups.size],
-            tokens=_by_group(lengths, groups.size),
+            tokens=in_groups(lengths, groups.size),
         )
         row = {REWARD: mean_reward(rewards), **group_values(groups, values, texts)}
         self._record.log(step, row)
@@ -118,7 +118,3 @@ def _first_of(columns: Mapping[str, Any], *names: str) -> Any:
         if columns.get(name) is not None:
             return columns[name]
     return ()
-
-
-def _by_group(values: Sequence[Any], size: int) -> list[list[Any]]:
-    return [list(values[start : start + size]) for start in range(0, len(values), size)]

@@ -117,6 +117,19 @@ def refuse_other_file(path: Path) -> None:
         )
 
 
+def _drop_after(path: Path, step: int) -> None:
+    """Cut a file, which is made where it is missing, behind its lines of the first steps."""
+    kept_bytes = 0
+    with path.open("a+b") as file:
+        file.seek(0)
+        for line in iter(lambda: file.readline(LONGEST_LINE), b""):
+            head = head_of(line)
+            if head is None or head.step > step:
+                break
+            kept_bytes += len(line)
+        file.truncate(kept_bytes)
+
+
 class GroupLog:
     """Writes the file, which goes on after `step` optimizer steps.
 
@@ -130,21 +143,15 @@ class GroupLog:
         refuse_other_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        kept_bytes = 0
-        with path.open("a+b") as file:
-            file.seek(0)
-            for line in iter(lambda: file.readline(LONGEST_LINE), b""):
-                head = head_of(line)
-                if head is None or head.step > step:
-                    break
-                kept_bytes += len(line)
-            file.truncate(kept_bytes)
+        _drop_after(path, step)
         self.append([{"step": step, "training": about}])
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append lines; raises OSError where they cannot be written, as on a full disk."""
-        lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
-        # A lone surrogate, which a model can produce, cannot be written to a file.
-        data = "".join(line + "\n" for line in lines).encode("utf-8", "replace")
+        lines = []
+        for row in rows:
+            text = json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
+            # A lone surrogate, which a model can produce, cannot be written to a file.
+            lines.append(text.encode("utf-8", "replace"))
         with self._path.open("ab") as file:
-            file.write(data)
+            file.write(b"".join(lines))  # in one call: a reader sees whole lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from maxatk.check import require
 from maxatk.objectives.checks import as_floats, as_k
 from maxatk.objectives.objective import Objective
 
+ValueT = TypeVar("ValueT")
 GroupsT = TypeVar("GroupsT", bound="Groups")
 
 
@@ -103,3 +105,8 @@ class Groups:
             answers=self.answers,
             held_out=held_out,
         )
+
+
+def in_groups(values: Sequence[ValueT], size: int) -> list[list[ValueT]]:
+    """Return values of samples, group after group, as a list of each group of so many."""
+    return [list(values[start : start + size]) for start in range(0, len(values), size)]

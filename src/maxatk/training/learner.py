@@ -33,7 +33,6 @@ class Learner:
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
         self._scale = objective.scale()
-        self._sizes: set[int] = set()  # of groups that the objective goes with
 
     def step(
         self,
@@ -56,9 +55,8 @@ class Learner:
         Raises InvalidValueError for what the objective does not allow in groups of this size, for
         texts that are not those of the groups, and as `maxatk.advantages`.
         """
-        if not held_out and groups.size not in self._sizes:
+        if not held_out:
             self.objective.check_group_size(groups.size)
-            self._sizes.add(groups.size)
         _check_texts(groups, texts)
         unscaled = groups.advantages(self.objective, held_out=held_out)
         if not held_out:
@@ -96,4 +94,5 @@ def _check_texts(groups: Groups, texts: Sequence[Sequence[str]]) -> None:
     require(len(texts) == prompts, "texts", f"a list of {prompts} groups", texts)
     for group in texts:
         allowed = f"1 to {groups.size} completions of each group"
-        require(1 <= len(group) <= groups.size, "texts", allowed, group)
+        is_group = not isinstance(group, str) and 1 <= len(group) <= groups.size
+        require(is_group, "texts", allowed, group)

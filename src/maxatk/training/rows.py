@@ -49,7 +49,7 @@ class Rows:
     def groups(self, rewards: np.ndarray, k: int, *, selection: np.ndarray | None = None) -> Groups:
         """Return the groups of rewards (N,), and of scores that select (N,)."""
         scores = None if selection is None else self._layout.rows("selection", selection)
-        return Groups(self._layout.rows("rewards", rewards), k, scores)
+        return Groups(self._layout.rewards(rewards), k, scores)
 
     def table(self, values: np.ndarray) -> np.ndarray:
         """Return values of rows (N,), equal in a sample, as those of groups (P, n)."""
@@ -57,7 +57,7 @@ class Rows:
 
     def log_ratios(self, of_rows: np.ndarray) -> np.ndarray:
         """Return log ratios (N,) as those of samples (P, n): the sum over the rows of each."""
-        return self._layout.rows("log_ratios", of_rows)
+        return self._layout.sums("log_ratios", of_rows)
 
     def of_rows(self, table: np.ndarray) -> np.ndarray:
         """Return values of groups (P, n) as those of rows (N,)."""

@@ -145,9 +145,15 @@ def validation_metrics(
 
 def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
     """Return 1 for each sample that passes and 0 for others, NaN for those without a reward."""
+    passed = columns.get("passed")
+    total = columns.get("total")
     solved = rewards >= 1
-    if columns.get("passed") is not None and columns.get("total") is not None:
-        tests = zip(columns["passed"], columns["total"], strict=True)
-        # Passing none of no tests solves nothing.
-        solved = np.asarray([bool(total) and passed == total for passed, total in tests])
+    if passed is not None and total is not None:  # what tests say comes before the reward
+        solved = _passes_all(passed, total)
     return np.where(np.isnan(rewards), np.nan, solved)
+
+
+def _passes_all(passed: Sequence[Any], total: Sequence[Any]) -> np.ndarray:
+    """Return whether each sample passes all of its tests; none of no tests solves nothing."""
+    pairs = zip(passed, total, strict=True)
+    return np.asarray([bool(tests) and passes == tests for passes, tests in pairs])

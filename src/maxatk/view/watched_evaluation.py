@@ -59,8 +59,7 @@ class WatchedEvaluation:
         stored = None
         if (self._folder / RESULTS).is_file():
             stored = load_results(self._folder)
-        # A column may stand in for the reward, which the results alone say.
-        scores = scores_of_folder(self._folder, None if stored is None else stored.column)
+        scores = scores_of_folder(self._folder)
         rewards, counts = scores.rewards(scores.problem_ids)  # NaN where there is none
         by_problem: dict[str, list[float | None]] = {}
         for problem_id, row, count in zip(

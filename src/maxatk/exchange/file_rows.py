@@ -1,0 +1,51 @@
+"""The rows of a file, each with its place: of a table, of JSON, or one in each line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from maxatk.bounded import BrokenJSONError, json_value, lines_of, placed, read_whole
+from maxatk.errors import DataError
+from maxatk.exchange.log import PlacedRow, RawRow
+from maxatk.jsonl import json_object
+from maxatk.tables import csv_rows, parquet_rows, whole_row
+
+CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+
+
+def placed_rows(path: Path) -> Iterable[PlacedRow]:
+    """Return the rows of a file with their places; one of an unknown ending has a row a line."""
+    if path.name.lower().endswith(CSV_ENDINGS):
+        return ((f"{path}:{number}", row) for number, row in csv_rows(path))
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return ((f"{path}, row {number}", row) for number, row in enumerate(parquet_rows(path)))
+    content = _json(path) if suffix == ".json" else None
+    if content is None:
+        return ((f"{path}:{number}", line) for number, line in lines_of(path))
+    if isinstance(content, list):
+        return [(f"{path}, item {number}", item) for number, item in enumerate(content)]
+    return [(str(path), content)]
+
+
+def row_of(value: Any) -> RawRow:
+    """Return the row that stands at a place of a file; raises DataError where there is none."""
+    if isinstance(value, bytes):
+        return json_object(value)
+    if not isinstance(value, Mapping):
+        raise DataError(f"must be a JSON object, got {type(value).__name__}")
+    return whole_row(value)
+
+
+def _json(path: Path) -> Any:
+    """Return what a JSON file holds, None where that is a row a line, whatever the file's name."""
+    data = read_whole(path)
+    with placed(f"{path}: not a JSON file"):
+        try:
+            return json_value(data)
+        except BrokenJSONError as error:
+            if error.extra:
+                return None
+            raise

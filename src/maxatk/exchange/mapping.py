@@ -1,0 +1,57 @@
+"""Where the fields of a sample are in a row: `--map field=path.to.value`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.exchange import log
+from maxatk.exchange.formats import FORMATS
+from maxatk.exchange.log import LogRow, RawRow
+from maxatk.exchange.rollouts import CHOICE, check_choice
+
+
+def parse_mapping(items: Sequence[str]) -> dict[str, str]:
+    """Return the mapping of `field=path` items; raises InvalidValueError for another form."""
+    mapping = {}
+    for item in items:
+        field, equals, path = item.partition("=")
+        if not equals or not field or not path:
+            raise InvalidValueError(f"map: {item!r} must have the form field=path.to.value")
+        mapping[field] = path
+    return mapping
+
+
+def check_mapping(format_name: str, mapping: Mapping[str, str]) -> None:
+    """Raise InvalidValueError for an unknown format, or a field that it does not take."""
+    if format_name not in FORMATS:
+        raise unknown_name("format", format_name, FORMATS)
+    check_choice(mapping.get(CHOICE))
+    allowed = [*log.MAPPED, CHOICE]
+    choice = FORMATS[format_name].choice
+    if choice is not None:
+        allowed.append(choice)
+    for field in mapping:
+        if field not in allowed:
+            raise unknown_name(f"map, for the format {format_name}", field, allowed)
+
+
+def mapped(samples: Sequence[LogRow], row: RawRow, mapping: Mapping[str, str]) -> Sequence[LogRow]:
+    """Return the samples of a row with the fields that stand where the mapping says.
+
+    Raises DataError for a field that is missing, or of another kind or number than the samples.
+    """
+    if not samples:
+        return samples
+    for name in mapping.keys() & set(log.MAPPED):
+        path = mapping[name]
+        value = log.field(row, path)
+        # One value for all samples of the row, as a conversation is, or a list of one for each.
+        is_shared = not isinstance(value, list) or log.is_list_of(Mapping, value)
+        values = [value] * len(samples) if is_shared else value
+        samples = [
+            dataclasses.replace(sample, **{name: log.typed(name, item, path)})
+            for sample, item in zip(samples, log.one_each(values, len(samples), path), strict=True)
+        ]
+    return samples

@@ -1,0 +1,129 @@
+"""What a trainer of TRL is given beside its settings, checked before any weights are loaded.
+
+TRL's trainer loads the model first and looks at its other arguments afterwards. What the weights
+are not needed for is refused here, so that nobody waits for a model that cannot be trained.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence, Sized
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+from torch import nn
+from transformers import AutoConfig, PretrainedConfig
+from trl import GRPOTrainer
+
+from maxatk.check import require
+from maxatk.errors import InvalidValueError
+from maxatk.train import own_rollouts
+from maxatk.train.config import MaxAtKConfig
+from maxatk.train.reward_arguments import check_rewards
+from maxatk.train.signal_groups import refuse_irreplaceable
+from maxatk.train.start_checks import check_model, check_prompts
+from maxatk.training.group_log import GROUPS, refuse_other_file
+from maxatk.verifier.rewards import ENVIRONMENTS
+
+
+def by_name(*given: Any, **others: Any) -> Mapping[str, Any]:
+    """Return arguments of TRL's GRPOTrainer by their names, also those without one."""
+    trainer = None  # in place of `self`
+    return inspect.signature(GRPOTrainer.__init__).bind(trainer, *given, **others).arguments
+
+
+def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments of TRL's trainer, by name, that settings or each other do not go with.
+
+    Raises InvalidValueError; what is asked of a model takes its config and no weights.
+    """
+    environments = arguments.get("environment_factory")
+    dataset = arguments.get("train_dataset")
+    _check_dataset(config, dataset, has_environment=bool(environments))
+    if arguments.get("eval_dataset") is not None:
+        _check_evaluation(config)
+    check_rewards(
+        config,
+        arguments.get("reward_funcs"),
+        columns=_columns_for_rewards(config, arguments),
+        has_environment=bool(environments),
+    )
+    if config.groups_with_signal:
+        refuse_irreplaceable(dataset, environments)
+    if config.log_groups:
+        refuse_other_file(Path(config.output_dir) / GROUPS)
+    if config.rollouts == "own":
+        adapter = arguments.get("peft_config")
+        own_rollouts.refuse_arguments(
+            rollout_func=arguments.get("rollout_func"),
+            processing_class=arguments.get("processing_class"),
+            adapters=[] if adapter is None else [adapter],
+        )
+    _check_model(config, arguments["model"])
+
+
+def _check_dataset(config: MaxAtKConfig, dataset: Any, *, has_environment: bool) -> None:
+    if has_environment and dataset is None:  # the environment has the prompts
+        return
+    is_dataset = isinstance(dataset, (Dataset, IterableDataset))
+    allowed = "a Dataset or an IterableDataset of the package datasets"
+    require(is_dataset, "train_dataset", allowed, dataset)
+    columns = _columns_of(dataset)
+    if not has_environment and columns is not None and "prompt" not in columns:
+        raise InvalidValueError(
+            f"train_dataset: has no column 'prompt'; it has {', '.join(columns) or 'none'}"
+        )
+    if isinstance(dataset, Sized):
+        check_prompts(config, len(dataset), called="train_dataset")
+
+
+def _columns_of(dataset: Any) -> Sequence[str] | None:
+    """Return the names of the columns; None where nobody knows them before rows are read."""
+    if dataset is None:
+        return []
+    is_transformed = isinstance(dataset, Dataset) and dataset.format["type"] == "custom"
+    names: Sequence[str] | None = None if is_transformed else dataset.column_names
+    return names
+
+
+def _columns_for_rewards(
+    config: MaxAtKConfig, arguments: Mapping[str, Any]
+) -> Sequence[str] | None:
+    """Return the columns that reward functions are called with, None where nobody knows them."""
+    columns = _columns_of(arguments.get("train_dataset"))
+    if columns is None or arguments.get("rollout_func"):  # which may add some
+        return None
+    if config.remove_unused_columns:  # TRL keeps these alone
+        columns = [name for name in columns if name in ("prompt", "image", "images")]
+    return [*columns, ENVIRONMENTS] if arguments.get("environment_factory") else columns
+
+
+def _check_evaluation(config: MaxAtKConfig) -> None:
+    """Refuse batches of an evaluation that split groups, which TRL does for one by steps alone."""
+    samples = config.num_generations_eval or config.num_generations
+    rows = config.per_device_eval_batch_size * config.world_size
+    allowed = (
+        f"so large that the batch of all {config.world_size} processes, {rows} completions, is a "
+        f"multiple of the {samples} samples of a prompt"
+    )
+    value = config.per_device_eval_batch_size
+    require(rows % samples == 0, "per_device_eval_batch_size", allowed, value)
+
+
+def _check_model(config: MaxAtKConfig, model: Any) -> None:
+    is_model = isinstance(model, (str, nn.Module))
+    require(is_model, "model", "a loaded model, or the text that names one", model)
+    if not (config.share_prompts or config.skip_zero_advantages or config.rollouts == "own"):
+        return  # no setting asks anything of it
+    if not isinstance(model, str):
+        check_model(config, model.config, None)
+        return
+    check_model(config, config_of_model(config, model), model)
+
+
+def config_of_model(config: MaxAtKConfig, model: str) -> PretrainedConfig:
+    """Return the config of the model that TRL would load; raises OSError where there is none."""
+    options = {"trust_remote_code": config.trust_remote_code, **(config.model_init_kwargs or {})}
+    of_config = {name: options.get(name) for name in ("revision", "trust_remote_code")}
+    return AutoConfig.from_pretrained(model, **of_config)

@@ -1,0 +1,87 @@
+"""What a training asks of TRL, the model's config, the number of prompts and the launch."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any
+
+import trl
+from trl import GRPOTrainer
+
+from maxatk.check import require
+from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.train import own_rollouts
+from maxatk.train.shared_prompts import refuse_unshareable
+
+# Methods of TRL's trainer that are overridden, and those that are called besides.
+_USED = (
+    "_prepare_inputs",
+    "_generate_and_score_completions",
+    "_generate",
+    "_generate_single_turn",
+    "_tool_call_loop",
+    "_get_tool_suffix_ids",
+    "_calculate_rewards",
+    "_compute_loss",
+    "_get_per_token_logps_and_entropies",
+    "_save_checkpoint",
+    "_load_optimizer_and_scheduler",
+    "create_model_card",
+)
+
+
+def check_trl() -> None:
+    """Raise MissingDependencyError for a TRL that lacks a method, or reads advantages too early."""
+    missing = [name for name in _USED if not hasattr(GRPOTrainer, name)]
+    # The loss's own pass sets the advantages, so it must come before they are read. Nothing but the
+    # text of the method tells the order, and a wrong one would train on old advantages in silence.
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    forward = source.find("._get_per_token_logps_and_entropies(")
+    if not 0 <= forward < source.find('inputs["advantages"]'):
+        missing.append("_compute_loss that reads advantages after log-probabilities")
+    if missing:
+        raise MissingDependencyError(
+            f"trl {trl.__version__}: its GRPOTrainer lacks {', '.join(missing)}, which this "
+            "trainer needs; versions 1.14 to 1.16 are known to work: pip install 'trl>=1.14,<2'"
+        )
+
+
+def check_model(config: Any, model: Any, name: str | None) -> None:
+    """Refuse a model, by its config, that some settings do not go with; `name` is its folder."""
+    if config.share_prompts:
+        refuse_unshareable(model)
+    if config.skip_zero_advantages:
+        allowed = "False with a model whose router has an auxiliary loss, which all samples have"
+        require(not _has_auxiliary_loss(config, model), "skip_zero_advantages", allowed, True)
+    if config.rollouts == "own":
+        own_rollouts.refuse_config(config, model, name)
+
+
+def _has_auxiliary_loss(config: Any, model: Any) -> bool:
+    """Return whether TRL adds the loss of a router to that of the policy."""
+    text = model.get_text_config()
+    of_model = getattr(text, "router_aux_loss_coef", 0.0)
+    coefficient = of_model if config.router_aux_loss_coef is None else config.router_aux_loss_coef
+    return hasattr(text, "output_router_logits") and coefficient != 0.0
+
+
+def check_prompts(config: Any, count: int, *, called: str) -> None:
+    """Refuse so few prompts that they make no rollout batch; `called` is what holds them."""
+    needed = config.generation_batch_size // config.num_generations
+    if count < needed:
+        raise InvalidValueError(
+            f"{called}: has {count} prompts, fewer than the {needed} of one rollout batch, so no "
+            "step would be taken; allowed: more prompts or a smaller batch"
+        )
+
+
+def check_processes(config: Any, accelerator: Any) -> None:
+    """Refuse launches that accelerate would not do as they were meant, before the first rollout."""
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    apart = launched > 1 and accelerator.distributed_type == "NO"
+    allowed = f"True for {launched} processes without a GPU, each of which would train alone"
+    require(not apart, "use_cpu", allowed, config.use_cpu)
+    sharded = config.shards_weights and accelerator.distributed_type == "MULTI_CPU"
+    allowed = "left out on a CPU, where accelerate runs DDP: recipes/accelerate/two_cpus.yaml"
+    require(not sharded, "fsdp", allowed, config.fsdp)

@@ -1,0 +1,175 @@
+"""What does not go with the settings is refused before the weights are loaded.
+
+Every case has weights that cannot be loaded: whoever looks at an argument after them fails on them.
+"""
+
+import functools
+
+import pytest
+from datasets import Dataset, IterableDataset
+from peft import PromptTuningConfig
+from safetensors import SafetensorError
+from transformers import AutoConfig
+
+from maxatk import best_of
+from maxatk.errors import InvalidValueError
+from maxatk.rewards.reward import Reward, RewardPart
+from maxatk.train import MaxAtKTrainer
+from maxatk.training.group_log import GROUPS
+
+from .conftest import config, text_reward
+
+
+def other_reward(completions, **_):
+    return [0.0] * len(completions)
+
+
+@pytest.fixture
+def start(broken_weights, prompts, tmp_path):
+    """Make a trainer of broken weights; `arguments` win over the usual ones, `settings` are its."""
+
+    def make(arguments=None, **settings):
+        usual = {
+            "model": str(broken_weights),
+            "reward_funcs": text_reward,
+            "args": config(tmp_path, **settings),
+            "train_dataset": prompts,
+        }
+        return MaxAtKTrainer(**{**usual, **(arguments or {})})
+
+    return make
+
+
+def test_weights_that_cannot_be_loaded_are_what_is_left_to_fail_on(start):
+    with pytest.raises(SafetensorError):
+        start()
+    with pytest.raises(SafetensorError):
+        start({"reward_funcs": [text_reward, other_reward]}, selection="other_reward")
+
+
+def test_functions_that_name_columns_of_the_data_set_are_taken(start):
+    answered = Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4})
+    for function in (of_answers, OfObjects(), functools.partial(of_answers, answer=[])):
+        with pytest.raises(SafetensorError):
+            start({"reward_funcs": function, "train_dataset": answered})
+    stream = IterableDataset.from_generator(lambda: ({"prompt": "1"} for _ in range(4)))
+    asked = Dataset.from_dict({"question": ["1"] * 4})
+    made = asked.with_transform(lambda rows: {"prompt": rows["question"], "answer": ["1"]})
+    for dataset in (stream, made):  # whose columns nobody knows
+        with pytest.raises(SafetensorError):
+            start({"reward_funcs": of_answers, "train_dataset": dataset})
+
+
+def test_every_record_of_another_tool_stays(start, tmp_path):
+    (tmp_path / GROUPS).write_text('{"not": "ours"}\n')
+    with pytest.raises(InvalidValueError, match=r"groups\.jsonl: is no record of a training"):
+        start()
+    assert (tmp_path / GROUPS).read_text() == '{"not": "ours"}\n'
+    with pytest.raises(SafetensorError):
+        start(log_groups=0)
+
+
+def without_columns(completions):
+    return [0.0] * len(completions)
+
+
+def of_answers(completions, answer, **_):
+    return [0.0] * len(completions)
+
+
+class OfObjects:
+    async def __call__(self, prompts, completions, *, answer, **_):
+        return [0.0] * len(completions)
+
+
+PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_reward)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ({}, {"selection": "scores"}, r"selection: unknown value 'scores'"),
+        ({}, {"selection": "text_reward"}, r"selection: must be one of several reward functions"),
+        (
+            {"reward_funcs": [other_reward, text_reward, text_reward]},
+            {"selection": "text_reward"},
+            r"selection: must be the name of one function alone",
+        ),
+        (
+            {"reward_funcs": PARTS},
+            {"groups_with_signal": "tests"},
+            r"groups_with_signal: unknown value 'tests'",
+        ),
+        ({}, {"reward_weights": [1.0, 2.0]}, r"reward_weights: must be 1 finite numbers, .*2\.0"),
+        ({}, {"reward_weights": [float("nan")]}, r"reward_weights: must be 1 finite .*\[nan\]"),
+        ({"reward_funcs": best_of(text_reward, k=2)}, {}, r"reward_funcs: best_of_2_text_reward"),
+        ({"reward_funcs": (text_reward,)}, {}, r"reward_funcs: must be a function, .*got \(<func"),
+        (
+            {"reward_funcs": without_columns},
+            {},
+            r"reward_funcs: without_columns: got an unexpected .*'prompts'; .* \*\*columns",
+        ),
+        (
+            {"reward_funcs": [text_reward, of_answers]},
+            {},
+            r"reward_funcs: of_answers: missing .*'answer'; it is called with prompts, completions",
+        ),
+        (
+            {
+                "reward_funcs": of_answers,
+                "train_dataset": Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4}),
+            },
+            {"remove_unused_columns": True},
+            r"reward_funcs: of_answers: missing .*'answer'",
+        ),
+        ({"reward_funcs": OfObjects()}, {}, r"reward_funcs: OfObjects: missing .*'answer'"),
+        ({"reward_funcs": None}, {}, r"reward_funcs: must be a reward function"),
+        ({"train_dataset": None}, {}, r"train_dataset: must be a Dataset .*got None"),
+        ({"train_dataset": [{"prompt": "1"}] * 4}, {}, r"train_dataset: must be a Dataset"),
+        (
+            {"train_dataset": Dataset.from_dict({"question": ["1"] * 4, "answer": ["1"] * 4})},
+            {},
+            r"train_dataset: has no column 'prompt'; it has question, answer",
+        ),
+        (
+            {"train_dataset": Dataset.from_dict({"prompt": ["1"] * 4, "image": [None] * 4})},
+            {"groups_with_signal": True},
+            r"groups_with_signal: needs no images",
+        ),
+        (
+            {"eval_dataset": Dataset.from_dict({"prompt": ["1"]})},
+            {"per_device_eval_batch_size": 6},
+            r"per_device_eval_batch_size: .* 6 completions, is a multiple of the 4 .*got 6",
+        ),
+        ({"rollout_func": print}, {"rollouts": "own"}, r"rollout_func: must be None"),
+        (
+            {"peft_config": PromptTuningConfig(num_virtual_tokens=2)},
+            {"rollouts": "own"},
+            r"peft_config: must be LoRA with rollouts 'own'",
+        ),
+    ],
+)
+def test_an_argument_is_refused_before_the_weights(start, arguments, settings, message):
+    with pytest.raises(InvalidValueError, match=message):
+        start(arguments, **settings)
+
+
+def test_rewards_of_one_name_are_warned_of(start):
+    functions = [lambda completions, **_: [0.0] * len(completions) for _ in range(2)]
+    with (
+        pytest.raises(SafetensorError),
+        pytest.warns(UserWarning, match=r"reward_funcs: several are called '<lambda>'"),
+    ):
+        start({"reward_funcs": functions})
+
+
+def test_a_router_with_a_loss_of_its_own_is_refused_for_skipping(start, tmp_path):
+    folder = tmp_path / "experts"
+    AutoConfig.for_model("mixtral", num_hidden_layers=1).save_pretrained(folder)
+    with pytest.raises(InvalidValueError, match=r"skip_zero_advantages: .*auxiliary loss"):
+        start({"model": str(folder)}, skip_zero_advantages=True)
+
+
+def test_a_path_for_a_model_is_named(start, broken_weights):
+    with pytest.raises(InvalidValueError, match=r"model: must be a loaded model, or the text"):
+        start({"model": broken_weights})
