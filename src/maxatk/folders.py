@@ -18,6 +18,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.settings import masked
 from maxatk.writing import write_text
 
+STAGE_NAMES = "stages.json"  # in the work folder of studies: what people call its folders
 TRAIN_RECORD = "train.json"  # in the folder of a trained model: its recipe, then its log
 TRAINER_STATE = "trainer_state.json"  # of transformers, in a checkpoint, with the log so far
 

@@ -23,6 +23,7 @@ SettingsT = TypeVar("SettingsT")
 _WORDS = {"array": "list", "object": "dict"}
 _BOOLEANS_OF_YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
 _EXTENDS = "extends"
+_FORM = "must have the form key=value or a.b=value"
 _PACKAGED = Path(__file__).parent / "recipes"
 _LARGEST = 1 << 20  # bytes of a recipe
 
@@ -130,26 +131,36 @@ def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[
     texts: dict[str, str] = {}
     for override in overrides:
         key, equals, text = override.partition("=")
-        *sections, last = key.split(".")
-        if not equals or not all((*sections, last)):
-            form = "must have the form key=value or a.b=value"
-            raise InvalidValueError(f"override {override!r}: {form}")
+        if not equals:
+            raise InvalidValueError(f"override {override!r}: {_FORM}")
         if key in texts:
             raise InvalidValueError(
                 f"override {key!r}: is given twice, as {texts[key]!r} and {text!r}; give one"
             )
         texts[key] = text
-        section = settings
-        for name in sections:
-            section = section.setdefault(name, {})
-            if not isinstance(section, dict):
-                raise InvalidValueError(f"override {override!r}: {name!r} is not a section")
         try:
-            section[last] = load_yaml(text)
+            value = load_yaml(text)
         except yaml.YAMLError as error:
             text = f"override {override!r}: {text!r} is not a YAML value"
             raise InvalidValueError(text) from error
+        put(settings, key, value, where=f"override {override!r}")
     return settings
+
+
+def put(settings: dict[str, Any], key: str, value: Any, *, where: str) -> None:
+    """Put a value into settings at a key such as `trainer.k`; its sections are made where missing.
+
+    Raises InvalidValueError, which begins with `where`, for another form and for no section.
+    """
+    *sections, last = key.split(".")
+    if not all((*sections, last)):
+        raise InvalidValueError(f"{where}: {_FORM}")
+    section = settings
+    for name in sections:
+        section = section.setdefault(name, {})
+        if not isinstance(section, dict):
+            raise InvalidValueError(f"{where}: {name!r} is not a section")
+    section[last] = value
 
 
 def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str) -> SettingsT:

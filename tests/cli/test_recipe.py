@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from maxatk.cli.flags import named_paths
@@ -84,6 +86,8 @@ def test_runs_are_named_by_their_folder_or_as_asked():
         "a": "runs/a",
         "b": "runs/x=y",
     }
-    for items in (["a", "x/a"], ["=runs/a"], ["a", "a=b"]):
+    assert named_paths(["."]) == {Path.cwd().name: Path(".")}
+    assert list(named_paths(["runs/a/..", "runs/a/"])) == ["runs", "a"]
+    for items in (["a", "x/a"], ["=runs/a"], [" =runs/a"], ["a", "a=b"]):
         with pytest.raises(InvalidValueError, match="every run needs a name of its own"):
             named_paths(items)

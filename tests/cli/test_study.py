@@ -18,6 +18,7 @@ from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
 from maxatk.writing import OutFolder
 from processes import family, patience, still_alive, wait_for
+from studies.conftest import UNTRAINED
 
 
 def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
@@ -35,6 +36,7 @@ def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_no
     finished = tmp_path / "work" / "stages" / f"{training}.json"
     finished.parent.mkdir(parents=True)
     write_json(finished, {"seconds": 12.0})
+    (tmp_path / "work" / training).mkdir()
     probe = (
         "import sys; from maxatk.cli.main import main; status = main(sys.argv[1:]); "
         "print(status, {'torch', 'matplotlib'} & set(sys.modules))"
@@ -53,7 +55,7 @@ def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_no
 
 
 def test_a_plan_as_json_has_a_row_a_stage(recipe, capsys):
-    assert main(["study", str(recipe(grids=[])), "--dry-run", "--format", "json"]) == 0
+    assert main(["study", str(recipe(grids=UNTRAINED)), "--dry-run", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["plan"]
     assert sorted(row["kind"] for row in rows) == ["eval", "eval", "mini", "mini"]
 
@@ -70,7 +72,7 @@ def test_no_process_outlives_a_study_that_is_killed_while_it_asks_the_trainer(re
 
 def test_two_studies_at_once_in_one_folder_are_refused(recipe, tmp_path, capsys):
     with OutFolder(tmp_path / "work", "study", ()).alone():
-        assert main(["study", str(recipe(grids=[]))]) == 2
+        assert main(["study", str(recipe(grids=UNTRAINED))]) == 2
     assert "work/maxatk.lock: another process is writing there" in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ from maxatk.evaluation.failures import FailedTest, FailureStore, failure_of
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Outcome, Problem, TestCase, TestResult, Verdict
 from maxatk.report import load_comparison
-from maxatk.report.page_problems import problem_details
+from maxatk.report.problem_details import problem_details
 from maxatk.verifier import Verifier
 from runs import evaluated, scored, write_samples
 

@@ -5,7 +5,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from maxatk import load_problems
 from maxatk.errors import InvalidValueError
-from maxatk.mini import MiniSettings, build_mini
+from maxatk.mini import MiniSettings, WarmStart, build_mini
+from maxatk.mini.problems import Noise
 from maxatk.writing import LOCK
 
 
@@ -60,6 +61,20 @@ def test_an_interrupted_build_is_built_again_and_other_settings_are_refused(tiny
 def test_settings_that_make_no_sense_are_refused(field):
     with pytest.raises(InvalidValueError, match=f"{field}: must be at least 1, got 0"):
         MiniSettings(**{field: 0})
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (WarmStart, {"warmup_steps": -1}, "warmup_steps: must be at least 0, got -1"),
+        (Noise, {"any_stage": 1.5}, "noise.any_stage: must be a chance from 0 to 1, got 1.5"),
+        (MiniSettings, {"seed": -1}, "seed: must be from 0, below .*, got -1"),
+        (MiniSettings, {"seed": 1 << 63}, "seed: must be from 0, below"),
+    ],
+)
+def test_what_would_end_a_warm_start_or_turn_it_round_is_refused(kind, settings, message):
+    with pytest.raises(InvalidValueError, match=message):
+        kind(**settings)
 
 
 def test_the_first_tests_may_be_visible(built, tiny, tmp_path):

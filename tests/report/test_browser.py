@@ -15,8 +15,8 @@ from chromium import BROWSER
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
-from maxatk.report.comparison import load_comparison
 from maxatk.report.decision import decide
+from maxatk.report.reading import load_comparison
 from maxatk.report.tables import change, change_interval, interval, p_value, share
 from maxatk.verifier import Verifier
 from processes import patience
@@ -333,7 +333,7 @@ return [texts("pre"), texts(".failure p"), texts(".failure small")];"""
     pres, failures, parts = measured["done"]
     assert pres[0] == "Double <b>it</b>."
     assert failures == ["test 2: wrong answer", "test 1: runtime error"]
-    assert parts == ["input", "expected", "came", "input", "expected", "error"]
+    assert parts == ["input", "expected", "got", "input", "expected", "error"]
     assert {"3\n", "6\n", "4\n", "print(4)  # </script>"} <= set(pres)
     assert any(text.rstrip().endswith("ZeroDivisionError: division by zero") for text in pres)
     assert (measured["beyond"], measured["clipped"]) == (0, [])

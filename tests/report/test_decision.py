@@ -10,8 +10,9 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.report import CompareOptions, compare, write_report
-from maxatk.report.comparison import load_comparison, pooled
+from maxatk.report.comparison import pooled
 from maxatk.report.decision import decide
+from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import winners
 from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import (
@@ -257,3 +258,18 @@ def test_a_best_model_that_is_below_on_the_problems_in_common_beats_nobody(resul
         values[:] = [1.0] * 10 + [0.0] * (len(values) - 10)
     result = decide(load_comparison({"easy": easy, "full": full}))
     assert result.leaders[1] == ("easy", "full")
+
+
+def test_of_many_models_a_sentence_names_the_first_and_counts_the_others(make):
+    runs = {name: make(seed, 0.3, 0.1, samples=8) for seed, name in enumerate("abcdefg")}
+    decision = decide(load_comparison(runs))
+    best, *tied = decision.leaders[1]
+    assert len(tied) == 6
+    assert (
+        f"For every N from 1 to 8: {best}, {tied[0]}, {tied[1]} and 4 others,"
+        in (decision.sentences[0])
+    )
+    other = "a" if best != "a" else tied[0]
+    first, second, third, *_ = [name for name in tied if name != other]
+    advice = decision.advice(1)
+    assert f"does not tell it from {first}, {second}, {third} and 2 others." in advice

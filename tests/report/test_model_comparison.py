@@ -6,7 +6,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.report import CompareOptions, compare
-from maxatk.report.model_comparison import table_of_tests
+from maxatk.report.comparison_tables import table_of_tests
 from maxatk.report.run_tables import scores_table
 from maxatk.report.tables import change, share
 from maxatk.statistics.intervals import mean_interval

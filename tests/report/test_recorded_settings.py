@@ -5,14 +5,16 @@ import copy
 import pytest
 
 from maxatk.objectives import METHODS
+from maxatk.records import Outcome, Score
 from maxatk.report import write_report
-from maxatk.report.comparison import load_comparison
+from maxatk.report.reading import Reading, load_comparison
 from maxatk.report.recorded_settings import (
     described,
     models_table,
     setting_differences,
     settings_table,
 )
+from runs import write_run
 
 TRAINER = {"method": "bon_loo1", "k": 8, "max_steps": 40, "learning_rate": 1.5e-4}
 
@@ -64,12 +66,38 @@ def test_a_training_that_is_passed_in_serves_runs_without_a_record(results):
     assert shown["model.model"] == "runs/2 (base); runs/1 (sharp)"
 
 
+@pytest.mark.parametrize(
+    ("recipe", "what"),
+    [
+        ({"trainer": {"max_steps": 4}}, "trained by the default method"),
+        ({"trainer": {"method": {"credit": {"cvar": 0.25, "of": 4}}}}, "by a method of its own"),
+        ({"k": 8, "rounds": 1, "trainer": {"max_steps": 4}}, "distilled from the best of 8"),
+    ],
+)
+def test_a_training_without_a_named_method_is_described_too(results, recipe, what):
+    comparison = load_comparison({name: results[name] for name in ("base", "sharp")})
+    assert what in by_model(models_table(comparison, {"sharp": recipe}))["sharp"]["what it is"]
+
+
+def test_the_column_of_the_reward_and_what_passes_are_said(tmp_path):
+    scores = [
+        Score("p", n, 0.0, 0, 0, Outcome.SCORED, 0.0, columns={"judge": n / 4}) for n in range(4)
+    ]
+    write_run(tmp_path / "run", scores)
+    comparison = load_comparison({"run": tmp_path / "run"}, Reading(column="judge", threshold=0.5))
+    rows = {row[0].text: row[1].text for row in settings_table(comparison).rows}
+    assert rows["the reward"] == "the column 'judge'"
+    assert rows["a sample passes from a reward of"] == "0.5"
+    page = write_report(comparison, tmp_path / "r.html").read_text()
+    assert "the reward is the column judge" in page[: page.index("<main>")]
+
+
 def test_settings_are_said_once_and_by_run_where_they_differ(changed):
     rows = {row[0].text: row[1].text for row in settings_table(load_comparison(changed)).rows}
     assert rows["problems"] == "30"
     assert rows["samples a problem"] == "128"
     assert rows["sampling.temperature"] == "1.0 (base); 0.7 (same)"
-    assert "model.device" not in rows
+    assert not rows.keys() & {"model.device", "problems.count", "sampling.samples"}
 
 
 def test_the_set_up_is_always_open(changed, tmp_path):

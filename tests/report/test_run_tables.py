@@ -17,10 +17,10 @@ from maxatk.report import (
     run_tables,
     write_report,
 )
-from maxatk.report.comparison import load_comparison
+from maxatk.report.comparison_tables import table_of_tests
 from maxatk.report.decision import decide
-from maxatk.report.model_comparison import table_of_tests
 from maxatk.report.notices import notices
+from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import (
     every_k,
     samples_table,

@@ -11,13 +11,15 @@ from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.studies.findings import build_study, pooled_models
-from maxatk.studies.recipe import Variant
 from maxatk.studies.schedule import Place
+from maxatk.studies.variants import Variant
 from report.conftest import make, make_results, results
 from tiny import save_tiny_model
 
-__all__ = ["build", "make", "of_a_llama", "recipe", "results", "seeded", "studied"]
+__all__ = ["UNTRAINED", "build", "make", "of_a_llama", "recipe", "results", "seeded", "studied"]
 
+# A model that is as the base: no trainer is asked, which takes seconds.
+UNTRAINED = [{"method": {"as it is": {"trainer.max_steps": 0}}}]
 STEADY = [{"grad_norm": norm} for norm in (1.0, 1.0, 1.0, 1.0)]
 SPIKED = [{"grad_norm": norm, "ratio/mean_abs_delta": 0.5} for norm in (1.0, 2.0, 2.0, 9.0)]
 CHANCES = {"base": (0.05, 0.02), "better": (0.15, 0.1), "same": (0.05, 0.02)}

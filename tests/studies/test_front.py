@@ -14,8 +14,9 @@ from maxatk.statistics.tests import over_seeds_and_problems
 from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.front import FLOORS, front_of
-from maxatk.studies.recipe import Variant, load_study
+from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import Place, places, planned
+from maxatk.studies.variants import Variant
 from maxatk.studies.write import front_sentences
 from report.conftest import make_results
 from runs import write_run

@@ -36,6 +36,32 @@ def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
     ]
 
 
+def test_levels_of_one_name_on_two_axes_are_exchanged_one_axis_at_a_time(recipe):
+    grids = [
+        {
+            "k": {"low": {"trainer.k": 2}, "high": {"trainer.k": 3}},
+            "rate": {
+                "low": {"trainer.learning_rate": 1.0e-4},
+                "high": {"trainer.learning_rate": 2.0e-4},
+            },
+        }
+    ]
+    study = load_study(recipe(grids=grids, pairs=[["low", "high"]]))
+    assert study.paired_names() == [
+        ("low,rate=low", "high,rate=low"),
+        ("low,rate=low", "low,rate=high"),
+        ("low,rate=high", "high,rate=high"),
+        ("high,rate=low", "high,rate=high"),
+    ]
+
+
+@pytest.mark.parametrize("value", ["a 😀 face", "Infinity", {"on": [1e-05, None]}])
+def test_a_level_sets_any_value_that_a_recipe_holds(recipe, value):
+    path = recipe(grids=[{"run": {"named": {"trainer.run_name": value}}}])
+    (_, variant) = load_study(path).variants
+    assert variant.train["trainer"]["run_name"] == value
+
+
 def test_a_recipe_may_extend_another(recipe, tmp_path):
     recipe("first.yaml")
     second = tmp_path / "second.yaml"
@@ -70,7 +96,12 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
     ("changes", "message"),
     [
         ({"seeds": []}, "seeds"),
-        ({"seeds": [1, 1]}, "seeds"),
+        ({"grids": []}, "grids: must hold a model beside the base, got none"),
+        ({"out": "a/b", "work": "a/b/"}, "work: must not be 'out', 'a/b', nor hold it"),
+        ({"out": "a/b", "work": "a"}, "work: must not be 'out', 'a/b', nor hold it, got 'a'"),
+        ({"seeds": [1, 1]}, "seeds: must be different whole numbers from 0, below 4294967296"),
+        ({"seeds": [1, -1]}, r"seeds: must be different .*, got \[1, -1\]"),
+        ({"seeds": [1 << 32]}, "seeds: must be different"),
         ({"grids": [{"method": {"grpo": {}}}, {"method": {"grpo": {}}}]}, "'grpo' is there twice"),
         ({"grids": [{"method": ["grpo"]}]}, r"grids\[0\].method"),
         ({"grids": [{"method": {"gr\npo": {}}}]}, "grids: a name must be printable text"),
@@ -85,7 +116,13 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"train": {"trainer": 3}}, "train.trainer: must be a mapping, got 3"),
         ({"eval": {"sampling": {"sampels": 1}}}, "recipe.eval.sampling: unknown key 'sampels'"),
         ({"eval": {"batch_size": 0}}, "batch_size: must be an integer of 1 or more, got 0"),
-        ({"pairs": [["loo"]]}, "pairs: each must be two levels"),
+        ({"grids": [{"method": {" ": {}}}]}, "grids: a name must be printable text, got ' '"),
+        (
+            {"grids": [{"steps": {"grpo": {}}}], "checkpoints": [1]},
+            r"grids\[0\].steps: is the axis",
+        ),
+        ({"pairs": [["loo"]]}, "pairs: each must be two different levels"),
+        ({"pairs": [["loo", "loo"]]}, "pairs: each must be two different levels"),
         ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
     ],
 )

@@ -12,8 +12,8 @@ from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError, MissingFileError, StageError
 from maxatk.studies.check import check_study, refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import places, planned, write_recipes
-from studies.conftest import RECIPE
+from maxatk.studies.schedule import places, planned, write_recipes, write_stage_names
+from studies.conftest import RECIPE, UNTRAINED
 from tiny import save_tiny_model
 
 
@@ -130,7 +130,7 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert {name for name in before if name.startswith("train-")} == before & changed
     save_tiny_model(tmp_path / "llama", architecture="Llama", seed=1)
     assert not names_of(study) & before
-    assert main(["study", str(recipe(**{**of_a_llama, "grids": []})), "--dry-run"]) == 0
+    assert main(["study", str(recipe(**{**of_a_llama, "grids": UNTRAINED})), "--dry-run"]) == 0
     assert "eval    2 left" in capsys.readouterr().out
 
 
@@ -199,6 +199,26 @@ def test_a_stage_reads_the_recipe_that_is_written_for_it(recipe):
     for stage, settings in stages.items():
         (path,) = (part for part in stage.arguments if part.endswith(".yaml"))
         assert yaml.safe_load(Path(path).read_text()) == json.loads(json.dumps(settings))
+
+
+def test_studies_of_one_work_folder_say_what_their_stages_are(recipe, tmp_path):
+    rates = {"1": {"trainer.learning_rate": 1e-4}, "2": {"trainer.learning_rate": 2e-4}}
+    grids = [{"method": {"grpo": {"trainer.method": "grpo"}}, "rate": rates}]
+    first = load_study(recipe(grids=grids, seeds=[1], checkpoints=[1, 2]))
+    second = load_study(recipe("b.yaml", grids=grids, seeds=[2]))
+    for study in (first, second):
+        write_stage_names(study, places(study))
+    names = json.loads((tmp_path / "work" / "stages.json").read_text())
+    called = {}
+    for place in places(first) + places(second):
+        called[names[place.chain["eval"]]] = place
+    assert called.keys() == {
+        "eval base, seed 1", "eval base, seed 2", "eval grpo,rate=1, seed 2",
+        "eval grpo,rate=2, seed 2", *(f"eval grpo,rate={rate},steps={steps}, seed 1"
+        for rate in (1, 2) for steps in (1, 2)),
+    }  # fmt: skip
+    of_checkpoint = called["eval grpo,rate=2,steps=1, seed 1"]
+    assert names[of_checkpoint.chain["train"]] == "train grpo,rate=2, seed 1"
 
 
 def test_the_check_of_the_trainings_that_dies_is_said(recipe, monkeypatch):

@@ -10,7 +10,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import write_json
 from maxatk.statistics.tests import adjusted_p_values
-from maxatk.studies.recipe import Variant
+from maxatk.studies.variants import Variant
 
 SEEDS = [1, 2, 3, 4]
 

@@ -22,7 +22,6 @@ from maxatk import METHODS, advantages
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import results_of_folder
 from maxatk.evaluation.failures import FailedTest
-from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
@@ -151,7 +150,7 @@ def test_the_page_grows_with_the_file(served, tmp_path):
         "reward", "max@2", "entropy", "frac_groups_without_signal", "step_time",
     ]  # fmt: skip
     assert rows_of(found(served, "api/tables?most=9"))[1] == [
-        "a, 4", "0.500", "0.750", "1.500", "2",
+        "a, 4", "0.500", "0.750", "1.500", "2.000",
     ]  # fmt: skip
     with (tmp_path / "a" / GROUPS).open("ab") as file:
         whole = json.dumps(a_group(6, "p0"), separators=(",", ":")).encode() + b"\n"
@@ -161,7 +160,7 @@ def test_the_page_grows_with_the_file(served, tmp_path):
         file.write(whole[50:])
     assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6]
     assert rows_of(found(served, "api/groups?run=0&step=6")) == [
-        ["p0: Solve p0.", "1.000 × 1, 0.500 × 2, 0.000 × 1", "0.500", "1", "yes"]
+        ["p0: Solve p0.", "1.000 × 1, 0.500 × 2, 0.000 × 1", "0.500", "1.000", "yes"]
     ]
 
 
@@ -248,6 +247,34 @@ def test_runs_of_one_name_in_several_folders_are_all_there(tmp_path):
     assert list(named) == ["base", "x/base", "x/tuned", "x/work/tuned"]
     with pytest.raises(InvalidValueError, match="'x/base': two runs have this name"):
         runs_in({"x/base": tmp_path / "v1/base", "x": tmp_path / "v2"})
+
+
+def test_the_stages_of_a_study_are_called_by_their_models(tmp_path):
+    for name in ("eval-grpo-1-0a", "eval-grpo-1-0b", "eval-grpo-1-0c"):
+        an_evaluation(tmp_path / "work" / name, done=3)
+    called = {"eval-grpo-1-0a": "eval grpo,rate=1e-4, seed 1", "gone": "x"}
+    write_json(tmp_path / "work" / "stages.json", {**called, "eval-grpo-1-0b": "eval a, seed 1"})
+    names = ["eval grpo,rate=1e-4, seed 1", "eval a, seed 1", "eval-grpo-1-0c"]
+    assert list(runs_in({"x": tmp_path})) == list(runs_in({"x": tmp_path / "work"})) == names
+    (tmp_path / "work" / "stages.json").write_text("[")
+    assert next(iter(runs_in({"x": tmp_path}))) == "eval-grpo-1-0a"
+
+
+def test_of_runs_over_different_problems_none_is_the_best(tmp_path):
+    for name, rewards in (("problem", (0.0, 0.5)), ("better", (0.5, 1.0))):
+        scores = [
+            Score("p", n, reward, 0, 0, Outcome.SCORED, 0.0) for n, reward in enumerate(rewards)
+        ]
+        (tmp_path / name).mkdir()
+        write_jsonl(tmp_path / name / "scores.jsonl", [score.to_json() for score in scores])
+    answers = Answers(runs_in({"x": tmp_path}))
+    markup = answers.tables({"most": "9"})["html"]
+    assert markup.count('class="best"') == 4  # at k = 1 and 2, of max@k and pass@k
+    assert rows_of({"html": markup})[-1] == ["p", "0.750max@2 1.000", "0.250max@2 0.500"]
+    path = tmp_path / "problem" / "scores.jsonl"
+    path.write_text(path.read_text().replace('"p"', '"another"'))
+    answers = Answers(runs_in({"x": tmp_path}))
+    assert 'class="best"' not in answers.tables({"most": "9"})["html"]
 
 
 def on(page):
@@ -420,7 +447,8 @@ def test_a_study_shows_its_trainings_and_evaluations_and_grows(study, tmp_path):
         ("eval-b", "4 of 6 samples verified"),
         ("train-a", "step 4 of 30, about 1 min left"),
     ]
-    assert [key for key, _ in state["figures"]][-2:] == ["max@k", "pass@k"]
+    # Of rewards of 0 and 1 pass@k is the same.
+    assert [key for key, _ in state["figures"]][-2:] == ["step_time", "max@k"]
     assert "<svg" in found(study, "api/figure?key=pass%40k")["svg"]
     rows = {row[0]: row[1:] for row in rows_of(found(study, "api/tables?most=50"))}
     assert rows["p0"] == ["0.500max@2 1.000", "0.500max@2 1.000"]
@@ -451,6 +479,18 @@ def test_a_search_finds_the_samples_of_an_evaluation(study):
     assert [row[0] for row in rows if row[-1].startswith("eval-b")] == ["p0", "p1"]
 
 
+@pytest.mark.parametrize("asked", ["É ü", "é Ü", "\u03a3\U0001f600", '"x"\\'])
+def test_a_search_knows_both_cases_of_every_letter(tmp_path, asked):
+    text = 'print("x"\\) # É ü \u03c3\U0001f600'
+    write(tmp_path / "training", 1, text=text)
+    an_evaluation(tmp_path / "evaluation", done=3)
+    rows = [Sample(f"p{at}", 0, text if at == 1 else "").to_json() for at in range(3)]
+    write_jsonl(tmp_path / "evaluation" / "samples.jsonl", rows)
+    answers = Answers(runs_in({"both": tmp_path}))
+    hits = [row[0] for row in rows_of(answers.groups({"text": asked}))]
+    assert hits == ["p1", "p1: Solve p1."]
+
+
 def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
     write_jsonl(
         tmp_path / "scores.jsonl",
@@ -464,17 +504,20 @@ def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
     assert [(row[0], row[-1]) for row in rows] == [("same", "none"), ("two", "yes")]
 
 
-def test_a_run_by_a_column_shows_that_column_for_its_rewards(tmp_path):
-    rows = [
-        {"problem_id": "p", "sample": n, "reward": 0.0, "judge": judge}
-        for n, judge in enumerate([0.25, 1.0])
+def test_the_rewards_of_samples_are_those_of_the_column_of_the_run(tmp_path):
+    scores = [
+        Score("p", n, 0.0, 0, 0, Outcome.SCORED, 0.0, columns={"judge": judge})
+        for n, judge in enumerate((0.25, 0.75))
     ]
-    write_jsonl(tmp_path / "s.jsonl", rows)
-    score_rewards(tmp_path / "s.jsonl", tmp_path / "run", column="judge")
-    watched = WatchedEvaluation(tmp_path / "run")
-    assert watched.groups == {0: {"p": [0.25, 1.0]}}
-    assert [sample["reward"] for sample in watched.group(0, 0)["samples"]] == [0.25, 1.0]
-    assert watched.results.metrics["max@k"][2].mean == 1.0
+    write_jsonl(tmp_path / "scores.jsonl", [score.to_json() for score in scores])
+    results = results_of_folder(tmp_path, column="judge")
+    write_json(tmp_path / "results.json", results.to_json())
+    answers = Answers(runs_in({"run": tmp_path}))
+    (row,) = rows_of(answers.groups({"run": "0", "step": "0"}))
+    assert row == ["p", "0.750 × 1, 0.250 × 1", "0.500", "0.750", "yes"]
+    samples = answers.group({"run": "0", "step": "0", "place": "0"})["samples"]
+    assert [sample["reward"] for sample in samples] == [0.25, 0.75]
+    assert "judge" in answers.state({})["runs"][0]["progress"]
 
 
 def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):

@@ -9,7 +9,8 @@ import tyro
 from maxatk.cli.flags import MapFlag, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.errors import printable
-from maxatk.report.model_comparison import CompareOptions, compare, table_of_tests, tidy_rows
+from maxatk.report.comparison_tables import table_of_tests
+from maxatk.report.model_comparison import CompareOptions, compare, tidy_rows
 from maxatk.report.notices import notices, selection_lines
 from maxatk.report.run_tables import scores_table
 
@@ -63,6 +64,6 @@ def command(
         ),
         "verdict": Output(rows["verdict"]),
     }
-    if format == "text" and table == "all" and len(compared.names) == 2:
+    if format != "json" and table == "all" and len(compared.names) == 2:
         del outputs["leaders"]  # it would repeat the one difference
     emit({name: outputs[name] for name in outputs if table in ("all", name)}, format)

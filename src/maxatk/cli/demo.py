@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from maxatk.check import at_least
-from maxatk.cli.output import Output, OutputFormat, emit, results_output
-from maxatk.cli.study import carry_out
+from maxatk.cli.output import Output, OutputFormat, emit
+from maxatk.cli.results_output import results_output
+from maxatk.cli.study import carry_out, kind_of
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import load_results
 from maxatk.settings import packaged_recipes
@@ -66,6 +68,17 @@ def command(
         sentences = ["A check of all stages: these numbers mean nothing."]
     else:
         sentences = remarks(study, findings.comparison)
-    spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())
-    lines = [*sentences, f"report: {page}", f"stages: {spent}"]
+    lines = [*sentences, f"report: {page}", f"stages: {_spent(seconds)}"]
     emit(tables, format, text="\n".join(lines))
+
+
+def _spent(seconds: Mapping[str, float]) -> str:
+    """Say how long the stages of each kind took, one after the other."""
+    by_kind: dict[str, list[float]] = {}
+    for name, taken in seconds.items():
+        by_kind.setdefault(kind_of(name), []).append(taken)
+    parts = []
+    for kind, of_kind in by_kind.items():
+        several = f" in {len(of_kind)}" if len(of_kind) > 1 else ""
+        parts.append(f"{kind} {sum(of_kind):,.0f} s{several}")
+    return ", ".join(parts)

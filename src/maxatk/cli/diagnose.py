@@ -94,7 +94,9 @@ def _print_rates(folders: Sequence[Path], output_format: OutputFormat) -> None:
         "mean reward in the first and the last third of the log; best rise: that of max@n of the "
         "groups"
     )
-    emit({"rates": shown(rows, title=title)}, output_format, text=suggested_rate(rows))
+    values = ("first", "last", "rise", "error", "best_rise")
+    table = shown([{**row, **_shares(row, *values)} for row in rows]).table
+    emit({"rates": Output(rows, table, title)}, output_format, text=suggested_rate(rows))
 
 
 def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputFormat) -> None:
@@ -122,23 +124,31 @@ def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> No
     titles = {
         "signal": f"share of the groups with a signal for max@k, from {about['problems']:,} "
         f"problems with {samples} or more",
-        "gain": "missing: max@k to the best stored sample of a problem; rise: the problems where "
-        "that is above 0; beyond: from there to 1",
+        "gain": "missing: from max@k to the best stored sample of a problem, on average; rise: the "
+        "problems where anything is missing; beyond: from the best stored sample to a reward of 1",
         "weights": "share of the gradient by the log odds of success, by how often problems are "
         "solved",
         "agreement": "cosine of the gradients of max@1 and max@k, and the share of the problems "
         "whose max@1 pulls against that of the others",
         "noise": "groups in a step whose mean gradient has as much signal as noise",
-        "needed": f"for a difference of max@k in 80% of all cases, with {samples}",
+        "needed": "problems, or seeds, with which a comparison finds a difference of max@k in 80% "
+        f"of all cases, with {samples} a problem",
     }
     outputs = {
         name: shown(tables[name], title=title) for name, title in titles.items() if name in tables
     }
+    gains = [{**row, **_shares(row, "max@k", "missing", "beyond")} for row in tables["gain"]]
+    outputs["gain"] = Output(tables["gain"], shown(gains).table, titles["gain"])
     for name, index in (("signal", ["n"]), ("weights", ["solved", "problems"])):
         outputs[name] = Output(tables[name], _pivot(tables[name], index), titles[name])
     outputs["suggestion"] = shown([suggestion], "n", "k", "method")
     outputs["problems"] = Output([about])
     emit(outputs, output_format, text=suggestion["reason"])
+
+
+def _shares(row: TidyRow, *fields: str) -> TidyRow:
+    """Return these numbers of a row as people read values of a metric."""
+    return {field: share(row[field]) for field in fields}
 
 
 def _pivot(rows: Sequence[TidyRow], index: Sequence[str]) -> Table:

@@ -11,8 +11,9 @@ import tyro
 import yaml
 
 from maxatk.cli.flags import RewardFlag, set_threads
-from maxatk.cli.output import OutputFormat, emit_plan, print_results, refuse_two_outputs
+from maxatk.cli.output import OutputFormat, emit_plan, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
+from maxatk.cli.results_output import print_results
 from maxatk.evaluation import EvalRecipe, evaluate, plan
 from maxatk.sampling import SamplingSettings
 from maxatk.settings import apply_overrides, from_mapping, read_recipe

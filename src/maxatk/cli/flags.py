@@ -13,7 +13,7 @@ import tyro
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import ResultsSource
 from maxatk.exchange import parse_mapping
-from maxatk.report.comparison import Reading
+from maxatk.report.reading import Reading
 from maxatk.settings import apply_overrides
 
 _SMALL = 64 << 20  # bytes of weights
@@ -48,9 +48,9 @@ def named_paths(items: Sequence[str]) -> dict[str, Path]:
     for item in items:
         name, equals, path = item.partition("=")
         if not equals or Path(item).exists():  # runs/lr=1e-4 may be a path
-            name = Path(item).name
+            name = Path(os.path.abspath(item)).name  # of `.` too, and not what a link leads to
             path = item
-        if not name or name in named:
+        if not name.strip() or name in named:
             raise InvalidValueError(f"{item!r}: every run needs a name of its own: name=folder")
         named[name] = Path(path)
     return named

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import tyro
 
-from maxatk.cli.output import OutputFormat, print_results, refuse_two_outputs
+from maxatk.cli.output import OutputFormat, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
+from maxatk.cli.results_output import print_results
 from maxatk.evaluation.merge import merge
 from maxatk.evaluation.recipe import RunRecipe
 

@@ -58,9 +58,12 @@ class Progress:
             self.show(part)
 
     def finish(self, name: str) -> None:
-        """Show that a stage has finished: it is one unit of the whole, which is the part ""."""
-        self.parts.pop(name, None)
-        self.hide(name)
+        """Show that a stage has finished: it is one unit of the whole, which is the part "".
+
+        Of one that an earlier run has finished, which has reported nothing, only the whole tells.
+        """
+        if self.parts.pop(name, None) is not None:
+            self.hide(name)
         stages = self.parts[""]
         self(stages.done + 1, stages.total)
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from maxatk.cli.flags import MapFlag, named_paths, named_sources
-from maxatk.cli.output import Output, OutputFormat, emit, results_output, say_aside
+from maxatk.cli.output import Output, OutputFormat, emit, say_aside
+from maxatk.cli.results_output import results_output
 from maxatk.errors import DataError
 from maxatk.evaluation.problem_groups import check_by
-from maxatk.evaluation.results import METRICS
 from maxatk.folders import TRAIN_RECORD, read_training
-from maxatk.report.comparison import Reading, load_comparison
 from maxatk.report.notices import selection_lines
+from maxatk.report.reading import Reading, load_comparison
 from maxatk.report.run_tables import every_k
 
 
@@ -66,12 +66,16 @@ def command(
     tables = results_output({run.name: run.results for run in comparison.runs}, ks=reading.k, by=by)
     if format not in ("text", "json"):
         rows = tables["metrics"].rows
-        tables = {metric: Output(rows, every_k(comparison, metric)) for metric in METRICS}
+        tables = {
+            metric: Output(rows, every_k(comparison, metric)) for metric in comparison.metrics
+        }
     emit(tables, format, text=f"report: {out}")
 
 
 def _curve(name: str, folder: Path) -> dict[str, Any]:
     record = read_training(folder)
     if "log_history" not in record:
-        raise DataError(f"{folder / TRAIN_RECORD}: the training has not finished")
+        raise DataError(
+            f"{folder / TRAIN_RECORD}: the training has not finished; maxatk view shows it"
+        )
     return {"name": name, **record}

@@ -13,6 +13,7 @@ from maxatk.cli import output
 from maxatk.cli.flags import MapFlag, RewardFlag
 from maxatk.cli.output import Output, OutputFormat, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
+from maxatk.cli.results_output import metric_rows, print_results
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import ScoreRecipe, plan, score
 from maxatk.evaluation.budgets import read_budget, turns_of
@@ -90,9 +91,7 @@ class Command(RunRecipe):
         """Print the tables of one run."""
         if self.progress != "json":
             verified = self.samples is not None
-            output.print_results(
-                self, results, self.output_format, with_outcomes=verified, text=text
-            )
+            print_results(self, results, self.output_format, with_outcomes=verified, text=text)
 
 
 _Name = TypeVar("_Name", str, int)  # of one of several files: its task or its step
@@ -245,7 +244,7 @@ def _print_together(
     rows: list[TidyRow] = []
     groups = {}
     for name, results in results_of.items():
-        rows += output.metric_rows(results, (), {kind: name})
+        rows += metric_rows(results, (), {kind: name})
         groups[f"{name} ({len(results.ids)})"] = results
     table = groups_table(groups, heading=f"{kind} (problems)", ks=command.k or KS)
     note = f"95% intervals over the problems of a {kind}"
@@ -265,7 +264,7 @@ def _print_budgets(command: Command) -> None:
     }
     rows: list[TidyRow] = []
     for column, results in by_budget.items():
-        rows += output.metric_rows(results, (), {"turns": turns_of(column)})
+        rows += metric_rows(results, (), {"turns": turns_of(column)})
     groups = {str(turns_of(column)): results for column, results in by_budget.items()}
     table = groups_table(groups, heading="within turns", ks=command.k or KS)
     note = "the reward reached within so many turns; 95% intervals over problems"

@@ -19,7 +19,14 @@ from maxatk.studies.check import check_study
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
-from maxatk.studies.schedule import Place, out_folders, places, planned, write_recipes
+from maxatk.studies.schedule import (
+    Place,
+    out_folders,
+    places,
+    planned,
+    write_recipes,
+    write_stage_names,
+)
 from maxatk.studies.stages import default_jobs, finished_seconds, run_stages
 
 
@@ -55,9 +62,8 @@ def command(
     seconds = {stage.name: finished_seconds(study.work_folder, stage.name) for stage in stages}
     plan = _plan_text(study, seconds)
     if dry_run:
-        left = [
-            {"stage": name, "kind": _kind(name)} for name, taken in seconds.items() if taken is None
-        ]
+        names = [name for name, taken in seconds.items() if taken is None]
+        left = [{"stage": name, "kind": kind_of(name)} for name in names]
         emit({"plan": Output(left)}, format, text=plan)
         return
     # It comes before hours of work, and may share the output with nothing but text.
@@ -72,6 +78,11 @@ def command(
     if findings.selection is not None:
         say_aside(findings.selection)
     lines = [f"results: {study.out}"]
+    if study.front is not None and findings.front is None:
+        say_aside(
+            "note: no front, for which two seeds or front.choose have to choose among the models, "
+            "and a problem has to have as many samples as one of front.ks"
+        )
     if findings.front is not None:
         from maxatk.studies.write import front_sentences  # imports matplotlib
 
@@ -89,6 +100,7 @@ def carry_out(
         cores = len(os.sched_getaffinity(0))
         stages = planned(study, everywhere, cores=cores, jobs=jobs)
         write_recipes(study, stages)
+        write_stage_names(study, everywhere)
         with progress_of("stages", parts={"": "finished"}) as report:
             report(0, len(stages))
             seconds = run_stages(list(stages), study.work_folder, report, report.finish, jobs=jobs)
@@ -104,10 +116,10 @@ def _plan_text(study: StudyRecipe, seconds: Mapping[str, float | None]) -> str:
         "models": f"{len(study.variants)} x {len(study.seeds)} seeds",
         "stages": f"{len(seconds)}, {len(seconds) - len(left)} of them finished",
     }
-    for kind, count in Counter(map(_kind, left)).items():
+    for kind, count in Counter(map(kind_of, left)).items():
         facts[kind] = f"{count} left"
         finished = [
-            taken for name, taken in seconds.items() if _kind(name) == kind and taken is not None
+            taken for name, taken in seconds.items() if kind_of(name) == kind and taken is not None
         ]
         if finished:
             mean = sum(finished) / len(finished)
@@ -115,5 +127,6 @@ def _plan_text(study: StudyRecipe, seconds: Mapping[str, float | None]) -> str:
     return f"{study.title}\n{facts_text(facts)}"
 
 
-def _kind(stage: str) -> str:
+def kind_of(stage: str) -> str:
+    """Return the command of a stage, with which its name begins."""
     return stage.partition("-")[0]

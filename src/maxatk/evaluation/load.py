@@ -68,7 +68,8 @@ def _stored(source: ResultsSource) -> tuple[Results, Path | None]:
     path = Path(source)
     file = path / RESULTS if path.is_dir() else path
     if not file.is_file():
-        raise MissingFileError(f"{file}: no such results file")
+        of_a_run = "; a run has one when it has ended" if path.is_dir() else ""
+        raise MissingFileError(f"{file}: no such results file{of_a_run}")
     return read_results(file), file.parent
 
 

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator
 from functools import cache
 
-from maxatk.check import at_least
+from maxatk.check import at_least, require
 from maxatk.records import Problem, TestCase
 
 READ = "a=list(map(int,input().split()))\n"
@@ -151,6 +151,10 @@ class Noise:
     any_stage: float = 0.2
     drop: float = 0.15
     delete: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, chance in dataclasses.asdict(self).items():
+            require(0 <= chance <= 1, f"noise.{name}", "a chance from 0 to 1", chance)
 
 
 @dataclasses.dataclass(frozen=True)

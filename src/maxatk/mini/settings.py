@@ -7,6 +7,8 @@ import dataclasses
 from maxatk.check import at_least, positive, require
 from maxatk.mini.problems import Noise
 
+_SEEDS = 1 << 63  # that torch takes
+
 
 @dataclasses.dataclass(frozen=True)
 class WarmStart:
@@ -29,6 +31,7 @@ class WarmStart:
     def __post_init__(self) -> None:
         at_least("problems", self.problems, 1)
         at_least("batch_size", self.batch_size, 1)
+        at_least("warmup_steps", self.warmup_steps, 0)
         positive("learning_rate", self.learning_rate)
 
 
@@ -55,6 +58,7 @@ class MiniSettings:
     def __post_init__(self) -> None:
         for name in ("train_problems", "test_problems", "tests"):
             at_least(name, getattr(self, name), 1)
+        require(0 <= self.seed < _SEEDS, "seed", "from 0, below 2**63", self.seed)
         fits = 0 <= self.visible_tests <= self.tests
         allowed = f"between 0 and tests ({self.tests})"
         require(fits, "visible_tests", allowed, self.visible_tests)

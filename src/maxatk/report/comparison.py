@@ -1,4 +1,4 @@
-"""The runs a report compares: how they are read, and checked to be over the same problems."""
+"""Runs over the same problems: their names and k, and what a difference is tested over."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.evaluation.load import ResultsSource, load_results
 from maxatk.evaluation.pooling import pool_results, same_problems
-from maxatk.evaluation.problem_groups import only_problems
 from maxatk.evaluation.results import METRICS, Mean, Results
 from maxatk.report.tables import counted
 from maxatk.statistics.tests import FEWEST_SEEDS
@@ -150,103 +148,9 @@ class Comparison:
         raise unknown_name("model", name, self.names)
 
 
-Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]  # what tables and pages are made of
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """How the results of runs are read, and against which of the runs the others are held.
-
-    Args:
-        baseline: The run the others are compared to; "base", else the first.
-        k: The k that are shown, from 1 to the samples of a problem. If none is given, the page has
-            1, 8, 32 and 128, and a comparison 1 and 128, as far as all runs have them.
-        threshold: The reward from which a sample passes; the run's own, or 1.
-        column: A column of the scores to take for the reward; the run's own, or none.
-    """
-
-    baseline: str | None = None
-    k: tuple[int, ...] = ()
-    threshold: float | None = None
-    column: str | None = None
-
-    def results_of(self, source: ResultsSource, places: Mapping[str, str] | None = None) -> Results:
-        """Return the results of one run; raises as `load_results`."""
-        return load_results(
-            source, ks=self.k, threshold=self.threshold, column=self.column, mapping=places
-        )
-
-
-def load_comparison(
-    results: Mapping[str, ResultsSource],
-    reading: Reading = Reading(),
-    *,
-    allow_other_problems: bool = False,
-    allow_other_verifiers: bool = True,
-) -> Comparison:
-    """Return the comparison of results given by name: objects, files, folders, files of rewards.
-
-    With `allow_other_problems` the problems are those that every run has, by id. Raises
-    InvalidValueError when there are no results, a name is not printable, the baseline is unknown,
-    another column stands in for the reward of some runs, or problems or the limits of verifiers
-    differ that may not; and as `load_results`.
-    """
-    if not results:
-        raise InvalidValueError("results: must hold at least one run")
-    for name in results:
-        check_name(name, where="results")
-    runs = [
-        Run(name, reading.results_of(source), folder_of(source)) for name, source in results.items()
-    ]
-    baseline = reading.baseline
-    if baseline is None:
-        baseline = BASE if BASE in results else runs[0].name
-    if baseline not in results:
-        raise unknown_name("baseline", baseline, results)
-    runs.sort(key=lambda run: run.name != baseline)  # the baseline first, the others as they came
-    for run in runs[1:]:
-        _refuse_other_column(runs[0], run)
-        if not allow_other_verifiers:
-            _refuse_other_verifier(runs[0], run)
-        if not allow_other_problems:
-            _refuse_other_problems(runs[0], run)
-    if allow_other_problems:
-        runs = _on_common_problems(runs)
-    comparison = Comparison(tuple(runs))
-    if not comparison.ks:
-        raise InvalidValueError("results: the runs have no k in common")
-    return comparison
-
-
-def _on_common_problems(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs over the problems that all of them have, in the order of the first."""
-    common = set.intersection(*(set(run.results.ids) for run in runs))
-    ids = [problem_id for problem_id in runs[0].results.ids if problem_id in common]
-    if not ids:
-        raise InvalidValueError("results: the runs have no problem in common")
-    on_common = []
-    for run in runs:
-        left_out = len(run.results.ids) - len(ids)
-        on_common.append(Run(run.name, only_problems(run.results, ids), run.folder, left_out))
-    return on_common
-
-
-def comparison_of(results: Runs, reading: Reading = Reading()) -> Comparison:
-    """Return a comparison as it is, or that of results by name; raises as `load_comparison`."""
-    return results if isinstance(results, Comparison) else load_comparison(results, reading)
-
-
-def folder_of(source: ResultsSource) -> Path | None:
-    """Return the folder that results are in, None where they are given in another way."""
-    if isinstance(source, Results | Mapping):
-        return None
-    path = Path(source)
-    return path if path.is_dir() else None
-
-
 def check_name(name: str, *, where: str) -> None:
-    """Refuse the name of a model that would break a figure, a file or a terminal."""
-    if not name.isprintable():
+    """Refuse the name of a model that nobody sees, or that would break a figure or a terminal."""
+    if not name.isprintable() or not name.strip():
         raise InvalidValueError(f"{where}: a name must be printable text, got {name!r}")
 
 
@@ -258,41 +162,3 @@ def pooled(seeds: Mapping[str, Comparison]) -> Comparison:
         by_seed = {seed: comparison.run(name).results for seed, comparison in seeds.items()}
         runs.append(Run(name, pool_results(by_seed)))
     return Comparison(tuple(runs), of_seeds)
-
-
-def _refuse_other_problems(first: Run, other: Run) -> None:
-    same_ids = first.results.ids == other.results.ids
-    place = "settings.problems.sha256"
-    if same_ids and first.results.recorded(place) == other.results.recorded(place):
-        return
-    shared = len(set(first.results.ids) & set(other.results.ids))
-    raise InvalidValueError(
-        f"results: {other.name!r} ({counted(len(other.results.ids))}) is not over the same "
-        f"problems as {first.name!r} ({counted(len(first.results.ids))}), in content and order, so "
-        f"they cannot be compared; maxatk compare --allow-other-problems compares the {shared:,} "
-        "whose ids they share"
-    )
-
-
-def _refuse_other_column(first: Run, other: Run) -> None:
-    if first.results.column != other.results.column:
-        raise InvalidValueError(
-            f"results: the reward of {other.name!r} is {_reward_of(other)}, that of {first.name!r} "
-            f"is {_reward_of(first)}, so a difference may be the reward's; name one --column for "
-            "all, or score one of them again"
-        )
-
-
-def _reward_of(run: Run) -> str:
-    column = run.results.column
-    return "its own" if column is None else f"the column {column!r}"
-
-
-def _refuse_other_verifier(first: Run, other: Run) -> None:
-    verifier = first.results.recorded("settings.verifier")
-    other_verifier = other.results.recorded("settings.verifier")
-    if verifier != other_verifier:
-        raise InvalidValueError(
-            f"results: {other.name!r} was verified with {other_verifier}, {first.name!r} with "
-            f"{verifier}, so a difference may be the verifier's"
-        )

@@ -15,6 +15,7 @@ from maxatk.statistics.intervals import ROUNDING
 from maxatk.statistics.power import pairs_needed
 
 _MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
+_MOST_NAMES = 4  # of models that a sentence lists
 _LEAST_DIFFERENCE = 0.01  # in deviations: a smaller one needs more than `_MOST_NEEDED`
 
 
@@ -69,7 +70,7 @@ class Decision:
         )
         further = [name for name in tied if name != other]
         if further:
-            advice += f" The test does not tell it from {_listed(further)}."
+            advice += f" The test does not tell it from {_listed_names(further)}."
         if other in tied:
             advice += self._what_would_tell(best, other, k)
         return advice
@@ -113,7 +114,7 @@ class Decision:
             ks = list(span)
             names = sorted(leaders, key=self.leaders[ks[0]].index)
             apart = "" if len(names) == 1 else ", which the test does not tell apart"
-            sentences.append(f"{self._span(ks, start='For')}: {_listed(names)}{apart}.")
+            sentences.append(f"{self._span(ks, start='For')}: {_listed_names(names)}{apart}.")
         sentences += map(self._against_baseline_in_words, self.comparison.names[1:])
         return sentences
 
@@ -152,6 +153,14 @@ def decide(
         tied = [name for name in others if name not in beaten]
         leaders[k] = (best, *tied)
     return Decision(comparison, metric, alpha, leaders, tests)
+
+
+def _listed_names(names: Sequence[str]) -> str:
+    """Return names in a sentence, of many the first ones: the table of the page has all."""
+    if len(names) <= _MOST_NAMES:
+        return _listed(names)
+    shown = names[: _MOST_NAMES - 1]
+    return _listed([*shown, f"{len(names) - len(shown)} others"])
 
 
 def _listed(parts: Sequence[str]) -> str:

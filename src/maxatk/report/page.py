@@ -13,11 +13,12 @@ import jinja2
 
 from maxatk.check import require, whole
 from maxatk.report import figures, recorded_settings, run_tables, trade_off, training_figures
-from maxatk.report.comparison import Runs, comparison_of
 from maxatk.report.decision import decide
 from maxatk.report.figure_style import lines_for
 from maxatk.report.notices import notices, selection_lines
-from maxatk.report.page_problems import problem_data, problem_details
+from maxatk.report.problem_data import problem_data
+from maxatk.report.problem_details import problem_details
+from maxatk.report.reading import Runs, comparison_of
 from maxatk.report.tables import counted, transposed
 from maxatk.version import VERSION
 from maxatk.writing import write_text

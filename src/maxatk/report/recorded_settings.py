@@ -11,6 +11,7 @@ from maxatk.report.comparison import BASE, Comparison, Run
 from maxatk.report.tables import Table, table_of, table_of_rows
 
 _MACHINE = "environment."
+_COUNTED = ("threshold", "problems.count", "sampling.samples")  # `_counts` says what there was
 _MEANT_TO_DIFFER = (
     "model.model",
     "model.weights",
@@ -67,6 +68,12 @@ def _training_of(name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
         description = described(method, trainer.get("k"))
         if not method.credit_row.uses_k:
             trainer.pop("k", None)
+    elif "rounds" in recipe:  # of `maxatk distill`
+        description = f"distilled from the best of {recipe.get('k')}"
+    elif "method" in trainer:
+        description = "trained by a method of its own"
+    elif recipe:
+        description = "trained by the default method"
     elif name == BASE:
         description = "the model before training"
     else:
@@ -90,7 +97,8 @@ def settings_table(comparison: Comparison) -> Table:
         names_of = _names_by_value(
             {name: _as_text(values.get(key)) or "not recorded" for name, values in by_run.items()}
         )
-        hidden = key.endswith("sha256") or (only_read and key.startswith(_MACHINE))
+        hidden = key in _COUNTED or key.endswith("sha256")
+        hidden = hidden or (only_read and key.startswith(_MACHINE))
         if hidden or names_of.keys() == {"not recorded"}:
             continue
         if len(names_of) == 1:
@@ -115,7 +123,10 @@ def _counts(run: Run) -> dict[str, str]:
     fewest = min(numbers)
     most = max(numbers)
     samples = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    return {"problems": f"{run.problems:,}", "samples a problem": samples}
+    counts = {"problems": f"{run.problems:,}", "samples a problem": samples}
+    if run.results.column is not None:
+        counts["the reward"] = f"the column {run.results.column!r}"
+    return {**counts, "a sample passes from a reward of": f"{run.results.passes_from:g}"}
 
 
 def _as_text(value: Any) -> str:

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from maxatk.evaluation.results import METRICS, RETRIED, Counts, Results
 from maxatk.records import Outcome
 from maxatk.report import tables
-from maxatk.report.comparison import Comparison, Reading, Run, Runs, comparison_of
+from maxatk.report.comparison import Comparison, Run
 from maxatk.report.decision import Decision
 from maxatk.report.paired_tests import Measure
+from maxatk.report.reading import Reading, Runs, comparison_of
 from maxatk.report.tables import Cell, Table, table_of, table_of_rows
 
 KS = (1, 8, 32, 128)
@@ -32,14 +33,16 @@ SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] 
 )
 
 
-def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
-    """Return max@k and pass@k of every run at `ks`, else at `KS`; raises as `load_comparison`.
+def overview_table(
+    results: Runs, *, ks: Sequence[int] = (), metrics: Sequence[str] = METRICS
+) -> Table:
+    """Return the metrics of every run at `ks`, else at `KS`; raises as `load_comparison`.
 
     A run with visible tests has a row more, for max@k with a blind retry (`retried_max_at_k`).
     """
     comparison = comparison_of(results, Reading(k=tuple(ks)))
     shown_ks = comparison.shown_ks(ks or KS)
-    measures = [Measure("", metric, k) for metric in METRICS for k in shown_ks]
+    measures = [Measure("", metric, k) for metric in metrics for k in shown_ks]
     scores = scores_table({"": comparison}, measures)
     retries = [
         _retry_row(run, measures)

@@ -102,14 +102,21 @@ def mean_cell(mean: Mean, *, of: int = 0) -> Cell:
 
 
 def ranks(means: Sequence[float | None]) -> list[str]:
-    """Return the mark of every value of a column: "best", "second" or ""."""
+    """Return the mark of every value of a column: "best", "second" or ""; none where all agree."""
     # Ranked as they are printed: two equal numbers on the page never get different marks.
     printed = [None if mean is None else round(mean, 3) for mean in means]
-    if len(means) < 2:
-        return [""] * len(means)
     highest_first = sorted({mean for mean in printed if mean is not None}, reverse=True)
-    marks = dict(zip(highest_first, ("best", "second"), strict=False))
-    return ["" if mean is None else marks.get(mean, "") for mean in printed]
+    if len(set(printed)) < 2:
+        return [""] * len(means)  # one model alone is not the best, nor are all of them
+    marks = []
+    for mean in printed:
+        if mean in highest_first[:1]:
+            marks.append("best")
+        elif mean in highest_first[1:2]:
+            marks.append("second")
+        else:
+            marks.append("")
+    return marks
 
 
 def shaded(values: Sequence[float | None]) -> list[float | None]:

@@ -16,9 +16,10 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.evaluation.selection_note import selection_note
 from maxatk.folders import known, read_training
-from maxatk.report.comparison import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
+from maxatk.report.comparison import ALPHA, Comparison, Over, Run, pooled
 from maxatk.report.model_comparison import DEFAULT_KS
 from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
+from maxatk.report.reading import Reading, load_comparison
 from maxatk.studies.front import Front
 from maxatk.studies.schedule import Place
 

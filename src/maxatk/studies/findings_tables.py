@@ -10,7 +10,7 @@ import msgspec
 
 from maxatk.evaluation.results import METRICS
 from maxatk.report import tables
-from maxatk.report.model_comparison import row_of_test, score_rows, table_of_tests
+from maxatk.report.comparison_tables import row_of_test, score_rows, table_of_tests
 from maxatk.report.paired_tests import Measure, PairedTest
 from maxatk.report.run_tables import every_k, samples_table, scores_table
 from maxatk.report.table_formats import TableFormat, format_table

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +14,13 @@ from maxatk.check import is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
-from maxatk.report.comparison import BASE, check_name
+from maxatk.report.comparison import BASE
 from maxatk.settings import apply_overrides, from_mapping, read_extended
+from maxatk.studies.variants import Variant, pairs_of, variants_of
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order
 WORK = "work"  # the folder of the stages in that of the results, where no other is named
-STEPS = "steps"  # the axis of the checkpoints
+_SEEDS = 1 << 32  # NumPy's generators, by which the trainer is seeded, take no larger one
 _SEED = "{seed}"  # in a path of the recipe
 _FILLED_IN = ("model", "out", "problems")  # of the recipes of commands
 
@@ -44,31 +43,6 @@ class FrontSettings:
     def __post_init__(self) -> None:
         fits = len(self.ks) > 0 and all(is_whole(k, 2) for k in self.ks)
         require(fits, "front.ks", "whole numbers from 2", self.ks)
-
-
-@dataclasses.dataclass(frozen=True)
-class Variant:
-    """One model of a study: its level on every axis, and how it is trained (the base: nothing).
-
-    `checkpoint` is the optimizer step after which it is evaluated; None is the end.
-    """
-
-    levels: Mapping[str, str]
-    train: Mapping[str, Any]
-    checkpoint: int | None = None
-
-    @property
-    def method(self) -> str:
-        """The level of the first axis, whose models a front chooses among; "base" of the base."""
-        return next(iter(self.levels.values()), BASE)
-
-    @property
-    def name(self) -> str:
-        """The level of the first axis, then `axis=level` of the others."""
-        if not self.levels:
-            return BASE
-        (_, first), *further = self.levels.items()
-        return ",".join([first, *(f"{axis}={level}" for axis, level in further)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,84 +88,52 @@ class StudyRecipe:
     front: FrontSettings | None = None
 
     def __post_init__(self) -> None:
+        if (self.model is None) == (self.mini is None):
+            raise InvalidValueError("recipe: must have either 'model' or 'mini'")
+        self._check_numbers()
+        self._check_folders()
+        self._check_sections()
+        self._check_front()
+        self._check_names()
+
+    def _check_numbers(self) -> None:
         ascending = all(is_whole(step, 1) for step in self.checkpoints)
         ascending = ascending and sorted(set(self.checkpoints)) == self.checkpoints
         require(ascending, "checkpoints", "optimizer steps in ascending order", self.checkpoints)
         different = 0 < len(self.seeds) == len(set(self.seeds))
-        require(different, "seeds", "different numbers", self.seeds)
-        if (self.model is None) == (self.mini is None):
-            raise InvalidValueError("recipe: must have either 'model' or 'mini'")
+        in_range = all(0 <= seed < _SEEDS for seed in self.seeds)
+        allowed = f"different whole numbers from 0, below {_SEEDS}"
+        require(different and in_range, "seeds", allowed, self.seeds)
+
+    def _check_folders(self) -> None:
+        out = Path(self.out).resolve()
+        if self.work is not None and Path(self.work).resolve() in (out, *out.parents):
+            raise InvalidValueError(
+                f"work: must not be 'out', {self.out!r}, nor hold it, got {self.work!r}"
+            )
+
+    def _check_sections(self) -> None:
         self._check_section(self.eval, "eval")
+        self.eval_recipe(seed=0)
         self._check_section(self.train, "train")
         for model in self.variants[1:]:
             self._check_section(model.train, model.name)
-        self.eval_recipe(seed=0)
-        self._check_front()
+
+    def _check_names(self) -> None:
         names = [model.name for model in self.variants]
+        if len(names) < 2:
+            raise InvalidValueError("grids: must hold a model beside the base, got none")
         require(self.baseline in names, "baseline", f"one of {', '.join(names)}", self.baseline)
         self.paired_names()
 
     @functools.cached_property
     def variants(self) -> list[Variant]:
-        """The models, the base first; raises InvalidValueError for no grid and for a bad name."""
-        variants = [Variant({}, {})]
-        for number, grid in enumerate(self.grids):
-            _check_grid(grid, where=f"grids[{number}]")
-            for combination in itertools.product(*(levels.items() for levels in grid.values())):
-                train = copy.deepcopy(self.train)
-                for _, changes in combination:
-                    settings = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-                    apply_overrides(train, settings)
-                chosen = (str(level) for level, _ in combination)
-                levels = dict(zip(grid, chosen, strict=True))
-                variants += self._at_checkpoints(levels, train)
-        names = [variant.name for variant in variants]
-        for name in names:
-            check_name(name, where="grids")
-            if names.count(name) > 1:
-                raise InvalidValueError(f"grids: the model {name!r} is there twice")
-        return variants
-
-    def _at_checkpoints(self, levels: dict[str, str], train: dict[str, Any]) -> list[Variant]:
-        if not self.checkpoints:
-            return [Variant(levels, train)]
-        *earlier, last = self.checkpoints
-        return [
-            *(Variant({**levels, STEPS: str(step)}, train, step) for step in earlier),
-            Variant({**levels, STEPS: str(last)}, train),
-        ]
+        """The models, the base first; raises as `variants_of`."""
+        return variants_of(self.grids, self.train, self.checkpoints)
 
     def paired_names(self) -> list[tuple[str, str]]:
         """Return the names of the models of `pairs`; raises InvalidValueError for one of none."""
-        names: list[tuple[str, str]] = []
-        for pair in self.pairs:
-            if len(pair) != 2:
-                raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
-            first, second = pair
-            matches = self._models_apart(first, second)
-            if not matches:
-                levels = {level for model in self.variants for level in model.levels.values()}
-                raise InvalidValueError(
-                    f"pairs: no two models differ by {first!r} and {second!r} alone; the levels "
-                    f"are {', '.join(sorted(levels))}"
-                )
-            names += matches
-        return names
-
-    def _models_apart(self, first: str, second: str) -> list[tuple[str, str]]:
-        """Return the models with the level `first`, each with its like that has `second`."""
-        by_levels = {frozenset(model.levels.items()): model.name for model in self.variants}
-        matches = []
-        for model in self.variants:
-            if first not in model.levels.values():
-                continue
-            exchanged = {
-                axis: second if level == first else level for axis, level in model.levels.items()
-            }
-            partner = by_levels.get(frozenset(exchanged.items()))
-            if partner is not None:
-                matches.append((model.name, partner))
-        return matches
+        return pairs_of(self.pairs, self.variants)
 
     @property
     def work_folder(self) -> Path:
@@ -324,14 +266,3 @@ def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:
     """Return the study of a recipe file; raises as `read_extended` and `from_mapping`."""
     settings = apply_overrides(read_extended(path), overrides)
     return from_mapping(StudyRecipe, settings, where="recipe")
-
-
-def _check_grid(grid: Any, *, where: str) -> None:
-    is_grid = isinstance(grid, Mapping) and len(grid) > 0
-    require(is_grid, where, "a mapping of axes to levels", grid)
-    for axis, levels in grid.items():
-        is_axis = isinstance(levels, Mapping) and len(levels) > 0
-        require(is_axis, f"{where}.{axis}", "a mapping of levels to settings", levels)
-        for level, changes in levels.items():
-            allowed = "a mapping of keys of the section train, such as trainer.method, to values"
-            require(isinstance(changes, Mapping), f"{where}.{axis}.{level}", allowed, changes)

@@ -43,7 +43,8 @@ def run_stages(
 ) -> dict[str, float]:
     """Run the stages that have not finished, at most `jobs` at once, and return their seconds.
 
-    Markers go to `folder`/stages, standard error of the commands to `folder`/logs. Stages start
+    What a stage makes goes to the folder of its name in `folder`, its marker to `folder`/stages,
+    and the standard error of its command to `folder`/logs. Stages start
     in the given order as soon as what they need has finished. Ctrl-C ends all of them.
 
     Raises StageError with the end of the log when a command fails; the others are ended too.
@@ -168,9 +169,14 @@ def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
 
 
 def finished_seconds(folder: Path, name: str) -> float | None:
-    """Return the seconds that a finished stage took, or None where it has not finished."""
+    """Return the seconds that a finished stage took, or None where it has not finished.
+
+    One whose folder is gone has to run again: its marker would promise what nobody can read.
+    """
     marker = _marker(folder, name)
-    return float(read_json(marker)["seconds"]) if marker.is_file() else None
+    if not marker.is_file() or not (folder / name).is_dir():
+        return None
+    return float(read_json(marker)["seconds"])
 
 
 def _marker(folder: Path, name: str) -> Path:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from maxatk.evaluation.results import METRICS
-from maxatk.folders import known
 from maxatk.objectives import METHODS
 from maxatk.report.comparison import Comparison, Run
 from maxatk.report.figure_style import lines_for
 from maxatk.report.figures import metric_svg
-from maxatk.report.page import templates
-from maxatk.report.page_problems import rewards_text
-from maxatk.report.run_tables import overview_table
-from maxatk.report.tables import Cell, Table, share, table_of, table_of_rows
 from maxatk.report.training_figures import curve_svg, drawn_quantities
 from maxatk.view.advantages import advantages_under
+from maxatk.view.evaluation_tables import overview_markup, problems_markup
+from maxatk.view.training_tables import groups_markup, step_name, steps_markup, steps_of
 from maxatk.view.watched_evaluation import WatchedEvaluation
 from maxatk.view.watched_training import WatchedTraining
 
-_STEP_COLUMNS = ("reward", "entropy", "step_time")  # beside max@k; figures have the rest
 _MOST_HITS = 200  # groups that a search returns
 
 Place: TypeAlias = tuple[int, int, int]
@@ -45,6 +40,11 @@ class Answers:
                 self._trainings[place] = run
             else:
                 self._evaluations[place] = run
+        # A step of the only run needs no name before it.
+        named = len(runs) > 1
+        self._names_before_steps = {
+            place: name if named else "" for place, name in enumerate(self._names)
+        }
         self._drawing = threading.Lock()  # matplotlib is not made for several threads
 
     def state(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -53,8 +53,10 @@ class Answers:
         if query.get("known") == version:
             return {"version": version}
         figures = drawn_quantities(self._curves())
-        if self._comparison().runs:
-            figures += [(metric, "against k, with 95% intervals") for metric in METRICS]
+        comparison = self._comparison()
+        if comparison.runs:
+            ending = "against k, with 95% intervals over problems"
+            figures += [(metric, f"{metric} {ending}") for metric in comparison.metrics]
         lines = lines_for(self._names)
         runs = [
             {
@@ -83,15 +85,17 @@ class Answers:
         """Return the tables of the runs as markup, `most` rows of the long ones."""
         most = int(query["most"])
         markup = ""
-        lengths = [len(self._steps())]
+        lengths = [len(steps_of(self._trainings))]
         comparison = self._comparison()
         if comparison.runs:
-            caption = "Unbiased estimates over the problems that have all samples so far."
-            markup += _markup(overview_table(comparison), caption, "overview")
-            markup += self._problems_table(comparison, most)
+            markup += overview_markup(comparison)
+            places = [self._addresses(name) for name in comparison.names]
+            markup += problems_markup(comparison, places, most=most)
             lengths += [len(run.results.ids) for run in comparison.runs]
         if self._trainings:
-            markup += self._steps_table(most)
+            quantities = [key for key, _ in drawn_quantities(self._curves())]
+            names = self._names_before_steps
+            markup += steps_markup(self._trainings, names, quantities, most=most)
         return {"html": markup, "more": max(0, max(lengths) - most)}
 
     def group(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -116,7 +120,7 @@ class Answers:
             step = int(query["step"])
             count = len(self._runs[run].groups.get(step, ()))
             places = [(run, step, place) for place in range(count)]
-            caption = f"{count} groups that were kept; a prompt opens its completions."
+            caption = f"{count} groups that were kept of this step; a prompt opens its completions."
         elif "prompt" in query:
             places = self._places_of(query["prompt"])
             caption = "The groups of one prompt."
@@ -124,7 +128,7 @@ class Answers:
             places = self._search(query["text"])
             first = "The first " if len(places) == _MOST_HITS else ""
             caption = f"{first}{len(places)} groups that hold it."
-        return {"html": self._groups_table(places, caption, with_step="step" not in query)}
+        return {"html": self._groups_markup(places, caption, with_step="step" not in query)}
 
     def _curves(self) -> list[dict[str, Any]]:
         return [
@@ -155,104 +159,17 @@ class Answers:
             places += [(run, step, place) for step, place in hits]
         return places
 
-    def _steps(self) -> list[tuple[int, int]]:
-        """Return the steps of all trainings with the places of their runs, the last step first."""
-        # A copy of the keys: another request may refresh the run meanwhile.
-        steps = [
-            (step, run) for run, watched in self._trainings.items() for step in [*watched.groups]
-        ]
-        return sorted(steps, key=lambda step_and_run: (-step_and_run[0], step_and_run[1]))
-
-    def _step_name(self, run: int, step: int) -> str:
-        return str(step) if len(self._runs) == 1 else f"{self._names[run]}, {step}"
-
-    def _groups_table(self, places: Sequence[Place], caption: str, *, with_step: bool) -> str:
-        headings = ["prompt", "rewards", "mean", "best", "signal"]
-        if with_step:
-            headings.append("step")
-        rows: list[list[Cell | str]] = []
+    def _groups_markup(self, places: Sequence[Place], caption: str, *, with_step: bool) -> str:
+        groups = []
+        steps = []
         for run, step, place in places:
-            group = self._runs[run].summary(step, place)
-            rows.append(_group_cells(group, link=f"#group/{run}/{step}/{place}"))
-            if with_step:
-                rows[-1].append(self._step_name(run, step))
-        return _markup(table_of_rows(headings, rows), caption, "groups")
+            address = f"#group/{run}/{step}/{place}"
+            groups.append((self._runs[run].summary(step, place), address))
+            steps.append(step_name(self._names_before_steps[run], step))
+        return groups_markup(groups, caption, steps=steps if with_step else ())
 
-    def _steps_table(self, most: int) -> str:
-        keys = [
-            key for key, _ in drawn_quantities(self._curves()) if key in _STEP_COLUMNS or "@" in key
-        ]
-        logged: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
-        for run, training in self._trainings.items():
-            for row in training.log:
-                logged[row["step"], run].update(row)
-        steps = self._steps()
-        rows: list[list[Cell | str]] = []
-        # A row of the log has means over the steps since the row before it. From the last step
-        # backwards, each step has the row that covers it: the next one logged.
-        covering: dict[int, dict[str, Any]] = {}
-        for step, run in steps[:most]:
-            covering[run] = logged.get((step, run)) or covering.get(run, {})
-            values = self._trainings[run].values_of(step)
-            cells = [_digits(values.get(key, known(covering[run], key))) for key in keys]
-            name = Cell(self._step_name(run, step), link=f"#step/{run}/{step}")
-            rows.append([name, *cells])
-        caption = (
-            f"{len(steps)} steps with groups, the last first. Reward and max@k are those of the "
-            "groups of the step that were kept, the others means over the steps of a row of the "
-            "log. A step opens its prompts, and so does a figure."
-        )
-        return _markup(table_of_rows(("step", *keys), rows), caption, "steps")
-
-    def _problems_table(self, comparison: Comparison, most: int) -> str:
-        """Return the table of the problems: max@1 of every model, and max@k for its largest k."""
-        all_ids = dict.fromkeys(name for run in comparison.runs for name in run.results.ids)
-        ids = list(all_ids)[:most]
-        columns: dict[str, list[Cell | str]] = {"problem": [*ids]}
-        for run in comparison.runs:
-            cells = self._problem_cells(run, set(ids), largest_k=comparison.ks[-1])
-            columns[run.name] = [cells.get(problem_id, "–") for problem_id in ids]
-        caption = "max@1 of the problems; a value opens the samples of its model."
-        return _markup(table_of(columns), caption, "problems")
-
-    def _problem_cells(self, run: Run, ids: Set[str], *, largest_k: int) -> dict[str, Cell]:
-        """Return the cells of these problems of a run, each of which opens its samples."""
-        at = self._names.index(run.name)
-        places = {name: place for place, name in enumerate(self._evaluations[at].groups[0])}
-        values = run.results.per_problem.values["max@k"]
-        cells = {}
-        for row, problem_id in enumerate(run.results.ids):
-            if problem_id not in ids:
-                continue
-            cells[problem_id] = Cell(
-                share(values[1][row]),
-                f"max@{largest_k} {share(values[largest_k][row])}",
-                link=f"#group/{at}/0/{places[problem_id]}",
-            )
-        return cells
-
-
-def _group_cells(group: Mapping[str, Any], *, link: str) -> list[Cell | str]:
-    """Return a group as cells: its prompt, rewards, their mean and best, and if it has a signal."""
-    rewards = [sample["reward"] for sample in group["samples"]]
-    scored = [reward for reward in rewards if reward is not None]
-    title = ": ".join(text for text in (group["id"], group["prompt"][:80]) if text)
-    advantages = [s["advantage"] for s in group["samples"] if "advantage" in s]
-    # Of an evaluation, or a training that recorded no advantages, different rewards are a signal.
-    signal = any(advantages) if advantages else len(set(scored)) > 1
-    return [
-        Cell(title or "–", link=link),
-        rewards_text(rewards),
-        _digits(sum(scored) / len(scored) if scored else None),
-        _digits(max(scored, default=None)),
-        "yes" if signal else "none",
-    ]
-
-
-def _markup(table: Table, caption: str, name: str) -> str:
-    parts = templates().get_template("parts.html").module
-    return str(parts.table(table, caption, name))  # type: ignore[attr-defined]
-
-
-def _digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}".removesuffix(".000")
+    def _addresses(self, run: str) -> dict[str, str]:
+        """Return where the samples of each problem of an evaluation are on the page."""
+        at = self._names.index(run)
+        ids = self._evaluations[at].groups[0]
+        return {name: f"#group/{at}/0/{place}" for place, name in enumerate(ids)}

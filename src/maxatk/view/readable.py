@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maxatk.bounded import json_value
@@ -21,6 +23,27 @@ def row_of(line: bytes) -> dict[str, Any]:
     except DataError:
         return {}
     return row if isinstance(row, dict) else {}
+
+
+def finder_of(text: str) -> Callable[[bytes], bool]:
+    """Return what says whether a line of JSON, which is not parsed, holds a text in either case."""
+    if text.isascii():
+        wanted = json.dumps(text.lower())[1:-1].encode()
+        return lambda line: wanted in line.lower()
+    # Bytes know the case of ASCII alone, and other letters stand as they are or as an escape.
+    parts = [b"|".join(map(re.escape, _spellings(character))) for character in text]
+    pattern = re.compile(b"".join(b"(?:%s)" % part for part in parts), re.IGNORECASE)
+    return lambda line: pattern.search(line) is not None
+
+
+def _spellings(character: str) -> list[bytes]:
+    """Return all that a character of a text may be in a line of JSON."""
+    spellings = set()
+    for case in (character, character.lower(), character.upper()):
+        for as_escape in (True, False):
+            spelling = json.dumps(case, ensure_ascii=as_escape)[1:-1]
+            spellings.add(spelling.encode("utf-8", "replace"))
+    return sorted(spellings)
 
 
 def readable_group(line: bytes) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from maxatk.check import existing_folder
-from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import SCORES
+from maxatk.folders import STAGE_NAMES, read_json
 from maxatk.training.group_log import GROUPS
 from maxatk.view.watched_evaluation import WatchedEvaluation
 from maxatk.view.watched_training import WatchedTraining
@@ -34,7 +36,8 @@ def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedRun]:
         if not of_folder:
             raise MissingFileError(
                 f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is "
-                f"0, no {SCORES} of an evaluation, and no folder that does"
+                f"0, no {SCORES} of an evaluation, and no folder that does; those of a study are "
+                "in its folder `work`"
             )
         for name_of_run in of_folder:
             if name_of_run in runs:
@@ -49,14 +52,25 @@ def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedRun]:
 def _inner_runs(folder: Path, *, prefix: str) -> dict[str, WatchedRun]:
     """Return the runs inside a folder of runs, or of a study, which has them in `work`."""
     runs: dict[str, WatchedRun] = {}
-    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("work/*"))]:
-        run = _run_of(path)
-        if run is not None:
-            name = prefix + path.name
-            if name in runs:
-                name = prefix + str(path.relative_to(folder))
-            runs[name] = run
+    for outer in (folder, folder / "work"):
+        names = _stage_names(outer)
+        for path in sorted(outer.glob("*")):
+            run = _run_of(path)
+            if run is not None:
+                name = prefix + names.get(path.name, path.name)
+                if name in runs:
+                    name = prefix + str(path.relative_to(folder))
+                runs[name] = run
     return runs
+
+
+def _stage_names(folder: Path) -> dict[str, str]:
+    """Return what people call the folders in one of a study: its stages have digests as names."""
+    names: dict[str, str] = {}
+    with contextlib.suppress(DataError, OSError):
+        for stage, name in read_json(folder / STAGE_NAMES).items():
+            names[stage] = str(name)
+    return names
 
 
 def _run_of(folder: Path) -> WatchedRun | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from maxatk.check import is_whole
-from maxatk.errors import DataError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import (
     FAILURES,
     MANIFEST,
@@ -26,7 +26,7 @@ from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
 from maxatk.records import Score
 from maxatk.training.group_log import prompt_key
-from maxatk.view.readable import LONGEST_LINE, cleaned_group, row_of
+from maxatk.view.readable import LONGEST_LINE, cleaned_group, finder_of, row_of
 
 
 class WatchedEvaluation:
@@ -38,8 +38,8 @@ class WatchedEvaluation:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._version = ""
-        self._column: str | None = None  # that stands in for the reward
         self.results: Results | None = None
+        self._scores = ScoreTally()
         self.groups: dict[int, dict[str, list[float | None]]] = {0: {}}
         self.refresh()
 
@@ -56,8 +56,10 @@ class WatchedEvaluation:
         return self._version
 
     def _read(self) -> None:
+        stored = None
+        if (self._folder / RESULTS).is_file():
+            stored = load_results(self._folder)
         scores = scores_of_folder(self._folder)
-        self._column = scores.column
         rewards, counts = scores.rewards(scores.problem_ids)  # NaN where there is none
         by_problem: dict[str, list[float | None]] = {}
         for problem_id, row, count in zip(
@@ -65,26 +67,32 @@ class WatchedEvaluation:
         ):
             by_problem[problem_id] = [None if math.isnan(value) else value for value in row[:count]]
         self.groups[0] = by_problem
-        if (self._folder / RESULTS).is_file():
-            self.results = load_results(self._folder)
-        else:
+        self._scores = scores
+        self.results = stored
+        if stored is None:
             # Problems come one after the other: those with fewer samples are under way.
             samples = max(map(len, by_problem.values()))
             complete = [name for name, drawn in by_problem.items() if len(drawn) == samples]
-            self.results = build_results(complete, None, scores, manifest={})
+            self.results = build_results(complete, None, scores, manifest=self._manifest())
 
     @property
     def progress(self) -> str:
-        """How far the evaluation is."""
+        """How far the evaluation is, and what its reward is where a column stands in for it."""
+        column = self._scores.column
+        reward = "" if column is None else f"; the reward is the column {column!r}"
         done = sum(map(len, self.groups[0].values()))
-        manifest: dict[str, Any] = {}
-        with contextlib.suppress(DataError, OSError):  # it may be written anew just now
-            manifest = read_json(self._folder / MANIFEST)
+        manifest = self._manifest()
         samples = recorded(manifest, "settings.sampling.samples")  # of a problem
         problems = recorded(manifest, "settings.problems.count")
         if is_whole(samples, 1) and is_whole(problems, 1) and samples * problems > done:
-            return f"{done:,} of {samples * problems:,} samples verified"
-        return f"{done:,} samples verified"
+            return f"{done:,} of {samples * problems:,} samples verified{reward}"
+        return f"{done:,} samples verified{reward}"
+
+    def _manifest(self) -> dict[str, Any]:
+        """Return the manifest of the run; an empty one where it is missing or being written."""
+        with contextlib.suppress(DataError, OSError):
+            return read_json(self._folder / MANIFEST)
+        return {}
 
     def places(self, key: str) -> list[tuple[int, int]]:
         """Return step 0 and the place of the problem that a key stands for."""
@@ -97,12 +105,11 @@ class WatchedEvaluation:
         failures = {row.get("sample"): row for row in self._rows_of(FAILURES, problem_id)}
         prompts = [row.get("prompt") for row in self._rows_of(PROMPTS, problem_id)]
         samples = []
-        tally = ScoreTally(column=self._column)
         for score in self._rows_of(SCORES, problem_id):
             sample = texts.get(score.get("sample"), {})  # none where `score` read a file
             samples.append(
                 {
-                    "reward": tally.reward_of(Score.from_json(score)),
+                    "reward": self._reward(score),
                     "outcome": score.get("outcome"),
                     "passed": score.get("passed"),
                     "tests": score.get("total"),
@@ -119,6 +126,13 @@ class WatchedEvaluation:
         }
         return cleaned_group(group)
 
+    def _reward(self, score: Mapping[str, Any]) -> float | None:
+        """Return what the results take for the reward of a stored score."""
+        try:
+            return self._scores.reward_of(Score.from_json(score))
+        except InvalidValueError:  # a line that another hand has written
+            return None
+
     def summary(self, step: int, place: int) -> dict[str, Any]:
         """Return the id of a problem and the rewards of its samples."""
         problem_id, rewards = list(self.groups[step].items())[place]
@@ -127,11 +141,11 @@ class WatchedEvaluation:
 
     def search(self, text: str, most: int) -> list[tuple[int, int]]:
         """Return step 0 and place of at most so many problems whose samples hold a text."""
-        wanted = json.dumps(text.lower())[1:-1].encode()
+        holds = finder_of(text)
         hits = set()
         for file in (SAMPLES, PROMPTS, FAILURES):
             for line in self._whole_lines(file):
-                if wanted in line.lower():
+                if holds(line):
                     hits.add(row_of(line).get("problem_id"))
         places = [(0, place) for place, name in enumerate(self.groups[0]) if name in hits]
         return places[:most]

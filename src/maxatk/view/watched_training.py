@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections import defaultdict
@@ -19,7 +18,7 @@ from maxatk.statistics.intervals import default_ks
 from maxatk.training import keys
 from maxatk.training.group_log import GROUPS, Head, head_of
 from maxatk.training.values import mean_max_at_k, mean_reward
-from maxatk.view.readable import LONGEST_LINE, readable_group, row_of
+from maxatk.view.readable import LONGEST_LINE, finder_of, readable_group, row_of
 
 _COMPARED = 1 << 12  # last bytes of a line by which it is known again
 _SECONDS = "step_time"  # the key of the log with the seconds of a step
@@ -152,8 +151,7 @@ class WatchedTraining:
 
     def search(self, text: str, most: int) -> list[tuple[int, int]]:
         """Return step and place of at most so many groups that hold a text in either case."""
-        # As it stands within a JSON text of the file, so that a line need not be parsed.
-        wanted = json.dumps(text.lower(), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+        holds = finder_of(text)
         hits: list[tuple[int, int]] = []
         with self._path.open("rb") as file:
             # Copies: another request may refresh the groups meanwhile.
@@ -162,7 +160,7 @@ class WatchedTraining:
                     if len(hits) == most:
                         return hits
                     file.seek(start)
-                    if wanted in file.read(size).lower():
+                    if holds(file.read(size)):
                         hits.append((step, place))
         return hits
 

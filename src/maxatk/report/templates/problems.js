@@ -17,9 +17,10 @@
     equal: (row) => Math.abs(gain(row)) <= 5e-7,
   };
   const models = data.models.map((name, at) => [name, at]);
+  // Heading, value and how the value is written.
   const columns = () => [
-    ...models.map(([name, at]) => [name, (row) => value(at, row)]),
-    ...(state.a === state.b ? [] : [[`${data.models[state.a]} − ${data.models[state.b]}`, gain]]),
+    ...models.map(([name, at]) => [name, (row) => value(at, row), digits]),
+    ...(state.a === state.b ? [] : [[`${data.models[state.a]} − ${data.models[state.b]}`, gain, signed]]),
   ];
 
   function rows() {
@@ -156,7 +157,7 @@
       name.append(button);
     } else name.textContent = data.ids[row];
     name.append(" ", make("a", "#", { href: address(row), "aria-label": `address of ${data.ids[row]}` }));
-    line.append(name, ...columns().map(([label, read]) => make("td", digits(read(row)), { "data-label": label })));
+    line.append(name, ...columns().map(([label, read, write]) => make("td", write(read(row)), { "data-label": label })));
     return state.open.has(row) ? [line, detail(row)] : [line];
   }
 

@@ -40,7 +40,7 @@ function download(name, rows) {
 function failure(test) {
   const box = make("div", undefined, { class: "failure" });
   box.append(make("p", `test ${test.test + 1}: ${test.outcome}`));
-  for (const [name, text] of [["input", test.input], ["expected", test.expected], ["came", test.got], ["error", test.error]]) {
+  for (const [name, text] of [["input", test.input], ["expected", test.expected], ["got", test.got], ["error", test.error]]) {
     if (!text) continue;
     const part = make("div");
     part.append(make("small", name), make("pre", text));

@@ -165,26 +165,31 @@ def await_end(
     Returns ending, wait status, CPU seconds and peak memory in bytes.
     """
     ending = protocol.EXITED
-    idle = request.idle_left + _FREE_IDLE
-    patience = 0.0 if reported else min(request.cpu_limit, request.wall_limit, idle)
+    idle_limit = request.idle_left + _FREE_IDLE
+    patience = 0.0 if reported else min(request.cpu_limit, request.wall_limit, idle_limit)
     while True:
-        began = time.monotonic()
-        signals.sigtimedwait(CHILD_DIED, patience)
-        request.count_stopped(time.monotonic() - began, patience)
+        _sleep_until_a_child_ends(request, patience)
         reaped, status, usage = os.wait4(pid, os.WNOHANG)
         if reaped:
             return ending, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
-        used = _cpu_seconds(pid)
-        busy = used + spent + (_cpu_seconds(helper) if helper else 0.0)
-        cpu_left = request.cpu_limit - used
-        wall = min(request.wall_limit, idle + _BUSY * busy)
-        wall_left = wall - (request.clock() - start)
+        cpu = _cpu_seconds(pid)
+        busy = cpu + spent + (_cpu_seconds(helper) if helper else 0.0)
+        cpu_left = request.cpu_limit - cpu
+        wall_limit = min(request.wall_limit, idle_limit + _BUSY * busy)
+        wall_left = wall_limit - (request.clock() - start)
         if cpu_left > 0 and wall_left > 0:
             patience = max(min(cpu_left, wall_left), 0.001)
-            continue
-        ending = protocol.CPU_LIMIT if cpu_left <= 0 else protocol.WALL_LIMIT
-        os.write(context.kills, protocol.KILL.pack(pid))
-        patience = 1.0
+        else:
+            ending = protocol.CPU_LIMIT if cpu_left <= 0 else protocol.WALL_LIMIT
+            os.write(context.kills, protocol.KILL.pack(pid))
+            patience = 1.0  # until it is dead, or asked for once more
+
+
+def _sleep_until_a_child_ends(request: Request, patience: float) -> None:
+    """Sleep for at most `patience` seconds; what it takes longer, nothing here could run."""
+    began = time.monotonic()
+    signals.sigtimedwait(CHILD_DIED, patience)
+    request.count_stopped(time.monotonic() - began, patience)
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -31,7 +31,7 @@
         figures.append(figure);
       }
       const drawn = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
-      figure.replaceChildren(document.importNode(drawn, true), make("figcaption", `${key}: ${caption}`));
+      figure.replaceChildren(document.importNode(drawn, true), make("figcaption", caption));
     }
     figures.dataset.version = asked;
     await paused(9 * (performance.now() - begun));
@@ -57,11 +57,11 @@
     return parts;
   }
 
-  function neighbours(up, hash, values, at) {
+  function neighbours(up, hash, values, at, called = String) {
     const line = make("nav", undefined, { "aria-label": "neighbours" });
-    if (at > 0) line.append(link(`← ${values[at - 1]}`, hash(values[at - 1]), "prev"));
+    if (at > 0) line.append(link(`← ${called(values[at - 1])}`, hash(values[at - 1]), "prev"));
     line.append(link("up", up, "up"));
-    if (at >= 0 && at < values.length - 1) line.append(link(`${values[at + 1]} →`, hash(values[at + 1]), "next"));
+    if (at >= 0 && at < values.length - 1) line.append(link(`${called(values[at + 1])} →`, hash(values[at + 1]), "next"));
     return line;
   }
   async function stepPage([run, step]) {
@@ -98,8 +98,10 @@
     });
     return box;
   }
-  function completion(sample, number, best, named, other) {
-    const box = make("section", undefined, sample === best ? { class: "top" } : {});
+  // Every difference is marked against `best`, which is called so where it beats another.
+  function completion(sample, number, best, beats, named, other) {
+    const top = sample === best && beats;
+    const box = make("section", undefined, top ? { class: "top" } : {});
     const numbers = make("p", undefined, { class: "numbers" });
     const facts = [
       ...(sample.advantage === undefined ? [] : [["advantage", digits(sample.advantage)]]),
@@ -108,7 +110,7 @@
       ...(sample.tests ? [["tests", `${sample.passed} of ${sample.tests}${sample.outcome ? `, ${sample.outcome.replaceAll("_", " ")}` : ""}`]] : []),
     ];
     numbers.append(...facts.map(([name, value]) => make("span", `${name}: ${value}`)));
-    box.append(make("h3", `${number + 1}: ${sample.reward === null ? "unscored" : `reward ${digits(sample.reward)}`}${sample === best ? ", the best" : ""}`), numbers);
+    box.append(make("h3", `${number + 1}: ${sample.reward === null ? "unscored" : `reward ${digits(sample.reward)}`}${top ? ", the best" : ""}`), numbers);
     if (sample.failure) box.append(failure(sample.failure));
     box.append(text(sample, best));
     return box;
@@ -116,10 +118,11 @@
   function side(group, named) {
     const [whole, box] = [make("div"), make("div", undefined, { class: "group" })];
     const best = group.samples.reduce((one, other) => ((other.reward ?? -Infinity) > (one.reward ?? -Infinity) ? other : one));
+    const beats = group.samples.some((sample) => sample.reward !== best.reward);
     const order = group.samples.map((sample, at) => [sample, at]).sort((a, b) => (b[0].reward ?? -Infinity) - (a[0].reward ?? -Infinity));
     const more = make("button", "", { class: "more" });
     const extend = () => {
-      box.append(...order.splice(0, SIDE).map(([sample, at]) => completion(sample, at, best, named, group.other?.[at])));
+      box.append(...order.splice(0, SIDE).map(([sample, at]) => completion(sample, at, best, beats, named, group.other?.[at])));
       more.textContent = `show ${Math.min(SIDE, order.length)} of ${order.length} more`;
       if (!order.length) more.remove();
     };
@@ -164,9 +167,9 @@
     const up = Number(step) ? `#step/${run}/${step}` : "#";
     const parts = [
       make("h2", `${name}${group.id === null ? "" : `, ${group.id}`}`),
-      neighbours(up, (next) => `#group/${run}/${step}/${next}${k ? `/${method}/${k}` : ""}`, [...Array(group.count).keys()], Number(at)),
+      neighbours(up, (next) => `#group/${run}/${step}/${next}${k ? `/${method}/${k}` : ""}`, [...Array(group.count).keys()], Number(at), (place) => `${place + 1} of ${group.count}`),
       ...(group.prompt ? [make("pre", group.prompt)] : []), controls,
-      make("p", `${group.method === undefined ? "" : `Trained with ${typeof group.method === "string" ? group.method : JSON.stringify(group.method)}, k = ${group.k}. `}What differs from the best is marked.`, { class: "soft" }),
+      make("p", `${group.method === undefined ? "" : `Trained with ${typeof group.method === "string" ? group.method : JSON.stringify(group.method)}, k = ${group.k}. `}Lines in which a completion differs from the first one here are marked.`, { class: "soft" }),
       ...(refusal ? [make("p", refusal, { class: "error" })] : []), side(group, named),
     ];
     if (other) {

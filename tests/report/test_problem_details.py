@@ -7,8 +7,8 @@ from maxatk.errors import DataError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from maxatk.report import load_comparison, write_report
-from maxatk.report.comparison import Reading
-from maxatk.report.page_problems import MOST_TEXT, problem_details
+from maxatk.report.problem_details import MOST_TEXT, problem_details, rewards_text
+from maxatk.report.reading import Reading
 from runs import write_run
 
 REWARDS = [0.5, 1.0, None, 0.0, 0.5]
@@ -75,7 +75,17 @@ def test_the_rewards_of_samples_are_those_of_the_column_of_the_run(tmp_path):
     (run,) = problem.runs
     assert run.rewards == "0.900 × 1, 0.600 × 1, 0.300 × 1"
     assert [sample.index for sample in run.samples] == [0, 2, 1]
-    assert run.samples[0].verdict == "reward 0.900, 0 of 0 tests, scored"
+    assert run.samples[0].verdict == "reward 0.900, scored"
+
+
+def test_rewards_are_counted_as_they_are_printed_and_many_of_them_together():
+    assert rewards_text([0.12341, 0.12349, None, 1.0, 1]) == "1.000 × 2, 0.123 × 2, unscored × 1"
+    many = [place / 100 for place in range(100)]
+    assert rewards_text(many) == (
+        "0.990 × 1, 0.980 × 1, 0.970 × 1, 0.960 × 1, 0.950 × 1, 0.940 × 1, 88 between, "
+        "0.050 × 1, 0.040 × 1, 0.030 × 1, 0.020 × 1, 0.010 × 1, 0.000 × 1"
+    )
+    assert "between" not in rewards_text(many[:12])
 
 
 def test_without_texts_the_verdicts_are_shown(folder):

@@ -1,12 +1,11 @@
-"""What the page has of single problems: their values and tests, and their prompts and samples."""
+"""What the page shows of single problems: their prompts, and of every model some samples."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from maxatk.evaluation.store import Key, key_of, read_records
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Sample, Score
 from maxatk.report.comparison import Comparison, Run
-from maxatk.report.decision import Decision
-from maxatk.report.paired_tests import PairedTest
 from maxatk.report.tables import share
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
+_MOST_REWARDS = 12  # different ones of a problem that are listed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,36 +109,42 @@ def _prompt(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _run_by_problem(run: Run, folder: Path, count: int) -> dict[str, RunOfProblem]:
     """Return what is shown of one run, with `count` samples of every problem."""
-    scores: dict[str, list[Score]] = defaultdict(list)
-    for score in rewarded_scores(folder, column=run.results.column).values():
-        scores[score.problem_id].append(score)
     failures: Mapping[Key, FailedTest] = {}
     if (folder / FAILURES).is_file():
         failures = read_records(folder / FAILURES, FailedTest)
-    shown = {
-        problem_id: _spread(of_problem, count, failures)
-        for problem_id, of_problem in scores.items()
-    }
-    wanted = {key_of(score) for of_problem in shown.values() for score in of_problem}
+    scores = _scores_by_problem(run, folder)
+    shown = {name: _spread(of_problem, count, failures) for name, of_problem in scores.items()}
+    texts = _texts_of(
+        folder, {key_of(score) for of_problem in shown.values() for score in of_problem}
+    )
+    by_problem = {}
+    for name, of_problem in shown.items():
+        samples = []
+        for score in of_problem:
+            key = key_of(score)
+            verdict = _verdict_text(score)
+            samples.append(ShownSample(score.sample, verdict, texts.get(key), failures.get(key)))
+        rewards = rewards_text(score.reward for score in scores[name])
+        by_problem[name] = RunOfProblem(run.name, rewards, tuple(samples))
+    return by_problem
+
+
+def _scores_by_problem(run: Run, folder: Path) -> dict[str, list[Score]]:
+    """Return the scores of every problem, with what the run takes for their reward."""
+    scores: dict[str, list[Score]] = defaultdict(list)
+    for score in rewarded_scores(folder, column=run.results.column).values():
+        scores[score.problem_id].append(score)
+    return scores
+
+
+def _texts_of(folder: Path, wanted: Set[Key]) -> dict[Key, str]:
+    """Return the completions of these samples: a run may have gigabytes of others."""
     texts: dict[Key, str] = {}
     if (folder / SAMPLES).is_file():
-        # A run may have gigabytes of completions: only those that are shown are kept.
         for sample in read_typed(folder / SAMPLES, Sample):
             if key_of(sample) in wanted:
                 texts[key_of(sample)] = _cut(sample.completion)
-
-    def shown_sample(score: Score) -> ShownSample:
-        key = key_of(score)
-        return ShownSample(score.sample, _verdict_text(score), texts.get(key), failures.get(key))
-
-    return {
-        problem_id: RunOfProblem(
-            run.name,
-            rewards_text([score.reward for score in scores[problem_id]]),
-            tuple(map(shown_sample, of_problem)),
-        )
-        for problem_id, of_problem in shown.items()
-    }
+    return texts
 
 
 def _spread(scores: Sequence[Score], count: int, failures: Mapping[Key, FailedTest]) -> list[Score]:
@@ -160,86 +164,36 @@ def _spread(scores: Sequence[Score], count: int, failures: Mapping[Key, FailedTe
 
 
 def rewards_text(rewards: Iterable[float | None]) -> str:
-    """Return how often each reward occurs, the highest first and None last, as text."""
-    counts = Counter(rewards)
-    unscored = counts.pop(None, 0)
-    highest_first = sorted((reward for reward in counts if reward is not None), reverse=True)
-    parts = [f"{share(reward)} × {counts[reward]}" for reward in highest_first]
-    if unscored:
-        parts.append(f"unscored × {unscored}")
+    """Return how often each reward occurs, the highest first and None last, as text.
+
+    Of more than `_MOST_REWARDS` those in the middle are counted together.
+    """
+    rewards = list(rewards)
+    scored = sorted((reward for reward in rewards if reward is not None), reverse=True)
+    counts = Counter(map(share, scored))  # as they are printed, the highest first
+    parts = [f"{reward} × {count}" for reward, count in counts.items()]
+    if len(parts) > _MOST_REWARDS:
+        end = _MOST_REWARDS // 2
+        between = sum(list(counts.values())[end:-end])
+        parts = [*parts[:end], f"{between} between", *parts[-end:]]
+    if len(scored) < len(rewards):
+        parts.append(f"unscored × {len(rewards) - len(scored)}")
     return ", ".join(parts)
 
 
 def _verdict_text(score: Score) -> str:
-    reward = "unscored" if score.reward is None else f"reward {share(score.reward)}"
+    parts = ["unscored" if score.reward is None else f"reward {share(score.reward)}"]
     if score.error is not None:
-        return f"{reward}, {score.error}"
-    outcome = str(score.outcome).replace("_", " ")
-    return f"{reward}, {score.passed} of {score.total} tests, {outcome}"
+        return f"{parts[0]}, {score.error}"
+    if score.total:  # a reward function or a file of rewards has no tests
+        parts.append(f"{score.passed} of {score.total} tests")
+    return ", ".join([*parts, str(score.outcome).replace("_", " ")])
 
 
 def _cut(text: str) -> str:
     # A lone surrogate, which a model can produce, cannot be written to a file.
     text = text.encode("utf-8", "replace").decode("utf-8")
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
-
-
-def problem_data(
-    comparison: Comparison, decisions: Sequence[Decision], details: Sequence[ProblemDetails]
-) -> str:
-    """Return the JSON that `problems.js` reads, fit to stand in a script element.
-
-    "values" has the values of the problems by metric, run and k, "means" the mean and the ends of
-    its interval, and "tests" the tests of all pairs of models by metric.
-    """
-    values = []
-    means = []
-    for metric in comparison.metrics:
-        values.append([_values_by_k(run, metric, comparison.ks) for run in comparison.runs])
-        means.append([_means_by_k(run, metric, comparison.ks) for run in comparison.runs])
-    data = {
-        "ids": comparison.baseline.results.ids,
-        "models": comparison.names,
-        "ks": comparison.ks,
-        "metrics": comparison.metrics,
-        "values": values,
-        "means": means,
-        "tests": [
-            [_test_row(test, comparison) for test in decision.tests] for decision in decisions
-        ],
-        "details": [problem.to_json() for problem in details],
-    }
-    # Nothing in a text may end the element, nor begin a comment in it.
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _values_by_k(run: Run, metric: str, ks: Sequence[int]) -> list[list[float | None]]:
-    columns = run.results.per_problem.values[metric]
-    return [[_rounded(value) for value in columns[k]] for k in ks]
-
-
-def _means_by_k(run: Run, metric: str, ks: Sequence[int]) -> list[list[float | None]]:
-    means = [run.metric(metric, k) for k in ks]
-    return [[mean.mean, mean.low, mean.high] for mean in means]
-
-
-def _test_row(test: PairedTest, comparison: Comparison) -> list[Any]:
-    """Return a test as `problems.js` reads it, with models and k by their places."""
-    return [
-        comparison.names.index(test.first),
-        comparison.names.index(test.second),
-        comparison.ks.index(test.measure.k),
-        _rounded(test.difference),
-        _rounded(test.low),
-        _rounded(test.high),
-        _rounded(test.adjusted_p),
-        test.mark,
-        test.problems,
-    ]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:

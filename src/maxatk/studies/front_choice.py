@@ -1,0 +1,100 @@
+"""Which of several models the seeds choose, and what the seeds that did not choose say of it.
+
+A front that is chosen and reported on the same numbers is above the truth: of many models the
+luckiest looks best. So each seed is left out once: the others choose, and the values that are
+reported are those of the seed that was left out. Where the study has an evaluation on other
+problems for the choice, the other seeds choose by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from maxatk.report.comparison import Comparison
+from maxatk.statistics.intervals import FloatArray
+from maxatk.statistics.tests import (
+    FEWEST_SEEDS,
+    PairedDifference,
+    over_seeds,
+    over_seeds_and_problems,
+    paired_difference,
+)
+
+NO_FLOOR = -np.inf
+
+
+class Candidates:
+    """The max@k of all models of a study at some `ks`, of which the first is 1.
+
+    The values of `comparison` are reported, those of `chosen_by` choose. A choice by seed is a list
+    of names: for every seed, in the order of the study, the model that the other seeds choose.
+    """
+
+    def __init__(
+        self, comparison: Comparison, chosen_by: Comparison, *, ks: tuple[int, ...]
+    ) -> None:
+        self.ks = ks
+        self.seeds = range(len(comparison.seeds))
+        self._shared = comparison.shared
+        # By model and seed: the values of every problem, (P, K), that are reported.
+        self._values = {
+            name: [part.run(name).values("max@k", ks) for part in comparison.seeds]
+            for name in comparison.names
+        }
+        # By model: the means of every seed, (S, K), that choose.
+        self._means: dict[str, FloatArray] = {}
+        for name in comparison.names:
+            by_seed = [part.run(name).values("max@k", ks) for part in chosen_by.seeds]
+            self._means[name] = np.array([np.nanmean(values, axis=0) for values in by_seed])
+
+    def first(self, name: str) -> float:
+        """Return max@1 of a model by the values that choose, over all seeds."""
+        return float(self._means[name][:, 0].mean())
+
+    def chosen(
+        self, names: Sequence[str], aim: int, floor: float, seeds: Sequence[int]
+    ) -> str | None:
+        """Return which of the models some seeds choose for the best of `aim`.
+
+        Of those with max@1 at the floor or above it, that with the highest max@aim; None where no
+        model reaches the floor.
+        """
+        column = self.ks.index(aim)
+        means = {name: self._means[name][list(seeds)].mean(axis=0) for name in names}
+        reached = [name for name in names if means[name][0] >= floor]
+        return max(reached, key=lambda name: means[name][column], default=None)
+
+    def chosen_by_seed(self, names: Sequence[str], aim: int, floor: float) -> list[str] | None:
+        """Return what the others choose for every seed, None where some of them have no model."""
+        models = []
+        for left_out in self.seeds:
+            others = [seed for seed in self.seeds if seed != left_out]
+            # One seed alone chooses for itself, on other problems.
+            model = self.chosen(names, aim, floor, others or self.seeds)
+            if model is None:
+                return None
+            models.append(model)
+        return models
+
+    def held_out(self, models: Sequence[str]) -> list[FloatArray]:
+        """Return the values (P, K) of every seed with the model that was chosen for it."""
+        return [self._values[model][seed] for seed, model in enumerate(models)]
+
+    def mean(self, models: Sequence[str], k: int) -> float:
+        """Return the mean of max@k over the seeds, each with the model chosen for it."""
+        column = self.ks.index(k)
+        by_seed = [np.nanmean(values[:, column]) for values in self.held_out(models)]
+        return float(np.mean(by_seed))
+
+    def interval(self, rows: Sequence[FloatArray]) -> PairedDifference:
+        """Return the mean over seeds of (P, K) each, with the interval of this study.
+
+        It is that of its differences: over seeds, crossed where they share their problems, and over
+        problems where the seeds are too few.
+        """
+        if len(rows) >= FEWEST_SEEDS:
+            return over_seeds_and_problems(np.array(rows)) if self._shared else over_seeds(rows)
+        problems = np.mean(rows, axis=0) if self._shared else np.concatenate(rows)
+        return paired_difference(problems, np.zeros_like(problems))

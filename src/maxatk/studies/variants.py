@@ -1,0 +1,142 @@
+"""The models of a study: every combination of the levels of its axes, and pairs of them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from maxatk.check import require
+from maxatk.errors import InvalidValueError
+from maxatk.report.comparison import BASE, check_name
+from maxatk.settings import put
+
+STEPS = "steps"  # the axis of the checkpoints
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """One model of a study: its level on every axis, and how it is trained (the base: nothing).
+
+    `checkpoint` is the optimizer step after which it is evaluated; None is the end.
+    """
+
+    levels: Mapping[str, str]
+    train: Mapping[str, Any]
+    checkpoint: int | None = None
+
+    @property
+    def method(self) -> str:
+        """The level of the first axis, whose models a front chooses among; "base" of the base."""
+        return next(iter(self.levels.values()), BASE)
+
+    @property
+    def name(self) -> str:
+        """The level of the first axis, then `axis=level` of the others."""
+        return _name_of(self.levels)
+
+    @property
+    def training_name(self) -> str:
+        """The name without the checkpoint: what is common to the models of one training."""
+        return _name_of({axis: level for axis, level in self.levels.items() if axis != STEPS})
+
+
+def _name_of(levels: Mapping[str, str]) -> str:
+    if not levels:
+        return BASE
+    (_, first), *further = levels.items()
+    return ",".join([first, *(f"{axis}={level}" for axis, level in further)])
+
+
+def variants_of(
+    grids: Sequence[Any], train: Mapping[str, Any], checkpoints: Sequence[int]
+) -> list[Variant]:
+    """Return the base, and the models of all combinations of levels of every grid.
+
+    Each is trained as `train` says but for what its levels change, and evaluated after each of the
+    `checkpoints`. Raises InvalidValueError for what is no grid, and for a name that is there twice
+    or cannot be printed.
+    """
+    variants = [Variant({}, {})]
+    for number, grid in enumerate(grids):
+        _check_grid(grid, where=f"grids[{number}]")
+        for combination in itertools.product(*(levels.items() for levels in grid.values())):
+            levels = {axis: str(level) for axis, (level, _) in zip(grid, combination, strict=True)}
+            changed = _changed(train, [changes for _, changes in combination])
+            if checkpoints and STEPS in levels:
+                raise InvalidValueError(
+                    f"grids[{number}].{STEPS}: is the axis of 'checkpoints'; name it otherwise"
+                )
+            variants += _at_checkpoints(levels, changed, checkpoints)
+    names = [variant.name for variant in variants]
+    for name in names:
+        check_name(name, where="grids")
+        if names.count(name) > 1:
+            raise InvalidValueError(f"grids: the model {name!r} is there twice")
+    return variants
+
+
+def _check_grid(grid: Any, *, where: str) -> None:
+    is_grid = isinstance(grid, Mapping) and len(grid) > 0
+    require(is_grid, where, "a mapping of axes to levels", grid)
+    for axis, levels in grid.items():
+        is_axis = isinstance(levels, Mapping) and len(levels) > 0
+        require(is_axis, f"{where}.{axis}", "a mapping of levels to settings", levels)
+        for level, changes in levels.items():
+            allowed = "a mapping of keys of the section train, such as trainer.method, to values"
+            require(isinstance(changes, Mapping), f"{where}.{axis}.{level}", allowed, changes)
+
+
+def _changed(train: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the section `train` with the keys that the levels of a model change."""
+    changed = copy.deepcopy(dict(train))
+    for of_level in changes:
+        for key, value in of_level.items():
+            put(changed, str(key), copy.deepcopy(value), where=f"grids: {key!r}")
+    return changed
+
+
+def _at_checkpoints(
+    levels: dict[str, str], train: dict[str, Any], checkpoints: Sequence[int]
+) -> list[Variant]:
+    """Return a model at its end, or at each of the checkpoints, of which the last is its end."""
+    if not checkpoints:
+        return [Variant(levels, train)]
+    *earlier, last = checkpoints
+    variants = [Variant({**levels, STEPS: str(step)}, train, step) for step in earlier]
+    return [*variants, Variant({**levels, STEPS: str(last)}, train)]
+
+
+def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> list[tuple[str, str]]:
+    """Return the names of the models that differ by the two levels of a pair alone.
+
+    Raises InvalidValueError for a pair that is not of two levels, or that no models have.
+    """
+    names: list[tuple[str, str]] = []
+    for pair in pairs:
+        if len(set(pair)) != 2 or len(pair) != 2:
+            raise InvalidValueError(f"pairs: each must be two different levels, got {pair!r}")
+        first, second = pair
+        matches = _models_apart(variants, first, second)
+        if not matches:
+            levels = {level for variant in variants for level in variant.levels.values()}
+            raise InvalidValueError(
+                f"pairs: no two models differ by {first!r} and {second!r} alone; the levels "
+                f"are {', '.join(sorted(levels))}"
+            )
+        names += matches
+    return names
+
+
+def _models_apart(variants: Sequence[Variant], first: str, second: str) -> list[tuple[str, str]]:
+    """Return the models with the level `first`, each with its like that has `second`."""
+    by_levels = {frozenset(variant.levels.items()): variant.name for variant in variants}
+    matches = []
+    for variant in variants:
+        for axis, level in variant.levels.items():
+            partner = by_levels.get(frozenset({**variant.levels, axis: second}.items()))
+            if level == first and partner is not None:
+                matches.append((variant.name, partner))
+    return matches
