@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-from maxatk.evaluation.base import UnitProgress
-from maxatk.evaluation.filed import FiledEvaluation
+from maxatk.evaluation.evaluation import UnitProgress
+from maxatk.evaluation.filed_evaluation import FiledEvaluation
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results
-from maxatk.evaluation.sampled import SampledEvaluation
+from maxatk.evaluation.sampled_evaluation import SampledEvaluation
 from maxatk.sampling import Backend
 from maxatk.verifier import Verifier
 

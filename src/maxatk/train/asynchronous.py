@@ -20,9 +20,9 @@ from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
 from maxatk.train.config import WithObjective
-from maxatk.train.ranges import check_numbers
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
+from maxatk.train.unread_settings import check_numbers
 from maxatk.training import Groups, Learner, ratio_values
 
 with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip install 'trl>=1.16'"):

@@ -17,7 +17,7 @@ from trl import SFTConfig, SFTTrainer
 
 from maxatk.check import require, whole
 from maxatk.errors import DataError, MissingFileError
-from maxatk.evaluation.base import UnitProgress
+from maxatk.evaluation.evaluation import UnitProgress
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.recipe import EvalRecipe

@@ -13,7 +13,7 @@ from maxatk.check import require, whole
 from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
-from maxatk.train.ranges import check_cispo, check_generation, check_numbers
+from maxatk.train.unread_settings import check_cispo, check_generation, check_numbers
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.evaluation import folder
-from maxatk.evaluation.base import Evaluation, UnitProgress
+from maxatk.evaluation.evaluation import Evaluation, UnitProgress
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.evaluation.store import Key, Store
 from maxatk.evaluation.submissions import Submission, submission

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from maxatk.errors import DataError
 from maxatk.evaluation import folder
-from maxatk.evaluation.base import Evaluation, UnitProgress
+from maxatk.evaluation.evaluation import Evaluation, UnitProgress
 from maxatk.evaluation.recipe import ScoreRecipe
 from maxatk.evaluation.store import Key, key_of
 from maxatk.evaluation.submissions import Submission, read_submissions
