@@ -142,6 +142,12 @@ def test_an_evaluation_of_rollouts_may_have_fewer_than_k():
     assert shown.metrics["best_of/max@1"] == 0.5
 
 
+@pytest.mark.parametrize("column", [None, "rollout"])
+def test_a_call_without_completions_is_refused(column):
+    with pytest.raises(InvalidValueError, match="groups of one size, got"):
+        call(best_of(of([]), k=2, rollouts=column), [], rollout=[])
+
+
 def test_a_sample_without_a_reward_has_none_and_the_others_sum_to_0():
     values = call(best_of(of([0.0, None, 0.5, float("nan"), 0.3, 0.3, 0.0, 0.9]), k=1))
     assert values[1] is None

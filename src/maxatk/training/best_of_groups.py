@@ -71,13 +71,14 @@ def rows_of_rollouts(
             _refuse_return(rollouts_of_rows)
         group_of_row += [len(rollouts_of_group)] * len(rollouts_of_rows)
         rollouts_of_group.append(len(set(rollouts_of_rows)))
-    size = rollouts_of_group[0]
-    if set(rollouts_of_group) != {size}:
+    if len(set(rollouts_of_group)) != 1:
         raise InvalidValueError(
             "best_of: must be called with groups of one size, got groups of "
             f"{rollouts_of_group} rollouts"
         )
-    return RolloutRows(group_of_row, rollouts, len(rollouts_of_group), size)
+    return RolloutRows(
+        group_of_row, rollouts, count=len(rollouts_of_group), size=rollouts_of_group[0]
+    )
 
 
 def _comparable(ids: Sequence[Any]) -> list[Any]:
