@@ -72,6 +72,7 @@ _LINK = re.compile(r"\]\((?:docs/)?study/(?P<study>\w+)/(?P<table>\w+)\.md\)")
 _WIDTH = 118  # of a line of a page
 _SHOWN_KS = (1, 8, 32, 128)
 _WITH_INTERVALS = ("scores", "max_at_k", "pass_at_k")  # tables whose means have one
+_OF_FRONT = ("front", "beyond")
 _WEIGHED = ["rloo", "grpo", "bon_loo1", "bon_mean", "pass_at_k_training"]
 _MODELS = ("base", "grpo", "bon_loo1")  # the order of their rows; others follow
 Evaluations: TypeAlias = Mapping[str, Mapping[int, Results]]  # by model and seed
@@ -220,6 +221,13 @@ def caption_of_study(study: Study, table: str) -> str:
     about = f"{problems} problems{whose.get(study.over, '')}, {_listed(study.seeds)}."
     if table in _WITH_INTERVALS:
         about += " An interval beside a mean speaks of other problems and of these trainings."
+    if table in _OF_FRONT:
+        few = len(study.seeds) < FEWEST_SEEDS
+        population = "other problems and of these trainings" if few else "other seeds"
+        about += (
+            " A seed is reported by the models that the other seeds choose. The 95% intervals "
+            f"speak of {population}."
+        )
     return _in_lines(f"*{about}*")
 
 

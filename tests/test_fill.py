@@ -192,53 +192,6 @@ def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, n
         assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
 
 
-def chosen(values, names, seeds, *, aim, floor):
-    """Return of the models with enough max@1 on some seeds the one with the highest max@aim."""
-    means = {}
-    for name in names:
-        rows = values[name][values[name].seed.isin(seeds)]
-        means[name] = rows.groupby("seed")[["1", aim]].mean().mean()
-    reached = [name for name in names if means[name]["1"] >= floor]
-    return max(reached, key=lambda name: means[name][aim])
-
-
-def held_out(values, names, seeds, *, aim, floor=-np.inf):
-    """Return the rows of every seed with the model that the other seeds choose."""
-    rows = []
-    for seed in seeds:
-        others = [other for other in seeds if other != seed]
-        of_model = values[chosen(values, names, others, aim=aim, floor=floor)]
-        rows.append(of_model[of_model.seed == seed])
-    return pd.concat(rows).set_index(["seed", "problem"])
-
-
-def test_the_front_is_what_the_values_of_single_problems_give(fill):
-    study = fill.load("front")
-    table = pd.read_csv(fill.DOCS / "front" / "problems.csv")
-    values = dict(list(table[table.metric == "max@k"].groupby("model")))
-    methods = {name: model["levels"].get("method") for name, model in study.models.items()}
-    rivals = [name for name, method in methods.items() if method in study.front.rivals]
-    ours = [name for name, method in methods.items() if name not in (*rivals, "base")]
-    for best in study.front.best:
-        names = [name for name, method in methods.items() if method == best.method]
-        rows = held_out(values, names, study.seeds, aim=str(best.aim))
-        assert tuple(rows.model.groupby("seed").first()) == best.by_seed
-        for estimate in best.estimates:
-            column = rows[str(estimate.k)]
-            assert column.groupby("seed").mean().mean() == pytest.approx(estimate.mean, abs=SHOWN)
-    for test in study.front.beyond:
-        k = str(test.aim)
-        floor = test.floor - SHOWN
-        our = held_out(values, ours, study.seeds, aim=k, floor=floor)
-        their = held_out(values, [*rivals, "base"], study.seeds, aim=k, floor=floor)
-        differences = our[k] - their[k]
-        if len(study.seeds) >= 3:
-            differences = differences.groupby("seed").mean()
-        interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-        computed = (differences.mean(), *interval)
-        assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
-
-
 def interval_over_seeds(fill, name, first, second, k):
     """Mean difference in max@k with Student's t over seeds that have problems of their own."""
     models = fill.load(name).models

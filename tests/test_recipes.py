@@ -160,7 +160,7 @@ def dry_run(tmp_path, monkeypatch):
     from maxatk.train import TrainRecipe, preview
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    model = str(save_tiny_model(tmp_path / "model"))
+    model = str(save_tiny_model(tmp_path / "model", max_position_embeddings=4096))
     tests = (TestCase(input="1\n", output="2\n"),)
     problems = (Problem(str(i), "add one", tests, answer=str(i)).to_json() for i in range(2490))
     write_jsonl(tmp_path / "problems.jsonl", problems)

@@ -225,7 +225,6 @@ def test_an_evaluation_within_the_training_is_drawn_by_the_same_loop(ending_fold
         ),
         ({"cache_implementation": "static"}, r"cache_implementation: must be None .*got 'static'"),
         ({"min_p": 0.1, "top_p": 0.9}, r"min_p: must be None .*before top_p, got 0.1"),
-        ({"temperature": 0.0}, r"temperature: must be positive .*got 0.0"),
         ({"disable_dropout": False}, r"disable_dropout: must be True .*got False"),
         ({"fsdp": "full_shard"}, r"fsdp or deepspeed: must be False .*got True"),
         ({"torch_compile": True}, r"torch_compile: must be False .*got True"),

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Verifier, outcomes
+from maxatk.verifier import Verifier, program_runs
 from processes import family, patience
 from verifier import attacks
 
@@ -74,7 +74,7 @@ def test_the_files_of_a_checker_cannot_be_written_and_are_emptied(verifier):
 
 
 def test_compiling_has_its_own_limit(verifier, monkeypatch):
-    monkeypatch.setattr(outcomes, "_COMPILE_SECONDS", 1.0)  # of 10
+    monkeypatch.setattr(program_runs, "_COMPILE_SECONDS", 1.0)  # of 10
     # Every level compiles what follows `finally` twice.
     levels = range(18)
     lines = [f"{' ' * n}try: pass\n{' ' * n}finally:" for n in levels]

@@ -141,8 +141,6 @@ def refuse_settings(config: Any) -> None:
         ("min_p", values["min_p"] if two_cuts else None, None, "cuts by min_p before top_p"),
     ):
         _require(value == allowed, name, value, repr(allowed), why)
-    temperature = values["temperature"]
-    _require(temperature > 0, "temperature", temperature, "positive", "samples")
 
 
 def refuse_arguments(*, rollout_func: Any, processing_class: Any, adapters: Iterable[Any]) -> None:
