@@ -123,7 +123,7 @@ def test_your_own_reward(run, folder):
 
 
 def test_your_own_code_problems_up_to_the_gpu(run, folder, tmp_path):
-    save_tiny_model(tmp_path / "model")
+    save_tiny_model(tmp_path / "model", max_position_embeddings=4096)
     texts = [block.replace(HUB, str(tmp_path / "model")) for block in blocks(CODE)]
     printed = run(*texts)
     assert "rollout batch" in printed
