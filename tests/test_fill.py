@@ -192,6 +192,54 @@ def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, n
         assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
 
 
+def chosen(values, names, seeds, *, aim, floor):
+    """Return of the models with enough max@1 on some seeds the one with the highest max@aim."""
+    means = {}
+    for name in names:
+        rows = values[name][values[name].seed.isin(seeds)]
+        of_seeds = rows.groupby("seed").mean(numeric_only=True)
+        means[name] = of_seeds.mean()
+    reached = [name for name in names if means[name]["1"] >= floor]
+    return max(reached, key=lambda name: means[name][aim])
+
+
+def held_out(values, names, seeds, *, aim, floor=-np.inf):
+    """Return the rows of every seed with the model that the other seeds choose."""
+    rows = []
+    for seed in seeds:
+        others = [other for other in seeds if other != seed]
+        of_model = values[chosen(values, names, others, aim=aim, floor=floor)]
+        rows.append(of_model[of_model.seed == seed])
+    return pd.concat(rows).set_index(["seed", "problem"])
+
+
+def test_the_front_is_what_the_values_of_single_problems_give(fill):
+    study = fill.load("front")
+    table = pd.read_csv(fill.DOCS / "front" / "problems.csv")
+    values = dict(list(table[table.metric == "max@k"].groupby("model")))
+    methods = {name: model["levels"].get("method") for name, model in study.models.items()}
+    rivals = [name for name, method in methods.items() if method in study.front.rivals]
+    ours = [name for name, method in methods.items() if name not in (*rivals, "base")]
+    for best in study.front.best:
+        names = [name for name, method in methods.items() if method == best.method]
+        rows = held_out(values, names, study.seeds, aim=str(best.aim))
+        assert tuple(rows.model.groupby("seed").first()) == best.by_seed
+        for estimate in best.estimates:
+            column = rows[str(estimate.k)]
+            assert column.groupby("seed").mean().mean() == pytest.approx(estimate.mean, abs=SHOWN)
+    for test in study.front.beyond:
+        k = str(test.aim)
+        floor = test.floor - SHOWN
+        our = held_out(values, ours, study.seeds, aim=k, floor=floor)
+        their = held_out(values, [*rivals, "base"], study.seeds, aim=k, floor=floor)
+        differences = our[k] - their[k]
+        if len(study.seeds) >= 3:
+            differences = differences.groupby("seed").mean()
+        interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+        computed = (differences.mean(), *interval)
+        assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
+
+
 def interval_over_seeds(fill, name, first, second, k):
     """Mean difference in max@k with Student's t over seeds that have problems of their own."""
     models = fill.load(name).models
@@ -259,6 +307,41 @@ def test_what_is_said_of_unsolved_problems_is_what_the_seeds_say(fill):
         assert sentence.format(f"{mean} [{low}, {high}]") in page, sentence
     lead = interval_over_seeds(fill, "unsolved", f"bon_loo1,{small}", f"grpo,{small}", 128)
     assert "{:.3f} [{:.3f}, {:.3f}] at 128 at the better rate".format(*lead) in readme
+
+
+def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
+    page, readme = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        for name in ("docs/study.md", "README.md")
+    )
+    front = fill.load("front").front
+    lead = {test.aim: test for test in reversed(front.beyond)}  # at the lowest floor
+    numbers = {
+        aim: f"{test.difference:.3f} [{test.low:.3f}, {test.high:.3f}]"
+        for aim, test in lead.items()
+    }
+    assert f"is ahead at 8**: by {numbers[8]}" in page
+    assert f"p {lead[8].adjusted_p:.3f} after correction for {len(front.beyond)} tests" in page
+    assert f"At 32 it has {numbers[32]} more, p {lead[32].adjusted_p:.3f}" in page
+    assert f"At 128 they are level**: {numbers[128]}" in page
+    assert f"`bon_loo1` has {numbers[8]} more at 8 than" in readme
+    values = {}
+    for best in front.best:
+        if best.aim == 1:
+            by_k = {estimate.k: f"{estimate.mean:.3f}" for estimate in best.estimates}
+            values[best.method] = by_k[1], by_k[128]
+    firsts = {method: first for method, (first, _) in values.items()}
+    lasts = [values[method][1] for method in front.rivals]
+    assert (
+        "they reach {grpo} (GRPO), {entropy bonus} (entropy bonus) and {KL penalty} (KL penalty), "
+        "and `bon_loo1` {bon_loo1}.".format(**firsts)
+    ) in page
+    base = fill.load("front").models["base"]["metrics"]["max@k"]["128"]["mean"]
+    assert f"which has {base:.3f}: {', '.join(lasts[:2])} and {lasts[2]}." in page
+    assert "a first answer of {grpo} where `bon_loo1` has {bon_loo1}".format(**firsts) in readme
+    steps = {best.method: best.model.rpartition("=")[2] for best in front.best if best.aim == 8}
+    assert steps.pop("bon_loo1") == "640"
+    assert max(map(int, steps.values())) == 320
 
 
 RATES = ("smollm2_all", "smollm2_all_half_rate")
