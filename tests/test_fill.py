@@ -23,6 +23,11 @@ RECIPES = {  # by the name that the study's folder has
 }
 
 
+def in_one_line(page):
+    """Return a page whose sentences are not broken into lines."""
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
 @pytest.fixture(scope="module")
 def fill():
     spec = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "fill.py")
@@ -168,6 +173,13 @@ VALUED = [name for name in STUDIES if (ROOT / "docs" / "study" / name / "problem
 SHOWN = 6e-6  # the values of problems are rounded to six digits
 
 
+def mean_and_interval(differences, seeds):
+    """Return a mean of single problems with Student's t: over seeds, or problems of two or one."""
+    by_seed = differences.groupby(seeds).mean()
+    units = differences if len(by_seed) < 3 else by_seed
+    return units.mean(), *stats.ttest_1samp(units, 0).confidence_interval(0.95)
+
+
 @pytest.mark.parametrize("name", VALUED)
 def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, name):
     study = fill.load(name)
@@ -184,11 +196,7 @@ def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, n
         first, second = of_model[test.first], of_model[test.second]
         assert list(first.problem) == list(second.problem)
         k = str(test.measure.k)
-        differences = (first[k] - second[k]).groupby(first.seed).mean()
-        if len(study.seeds) < 3:  # then it speaks of other problems
-            differences = first[k] - second[k]
-        interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-        computed = (differences.mean(), *interval)
+        computed = mean_and_interval(first[k] - second[k], first.seed)
         assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
 
 
@@ -233,10 +241,7 @@ def test_the_front_is_what_the_values_of_single_problems_give(fill):
         our = held_out(values, ours, study.seeds, aim=k, floor=floor)
         their = held_out(values, [*rivals, "base"], study.seeds, aim=k, floor=floor)
         differences = our[k] - their[k]
-        if len(study.seeds) >= 3:
-            differences = differences.groupby("seed").mean()
-        interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-        computed = (differences.mean(), *interval)
+        computed = mean_and_interval(differences, differences.index.get_level_values("seed"))
         assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
 
 
@@ -250,7 +255,7 @@ def interval_over_seeds(fill, name, first, second, k):
 
 
 def test_the_numbers_of_the_first_screen_are_those_of_the_studies(fill):
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    text = in_one_line("README.md")
     demo = "demo_seeds"
     for k, first, second in (
         (8, "bon_loo1", "grpo"),
@@ -287,10 +292,8 @@ def test_the_table_of_the_first_screen_has_the_means_of_the_study(fill):
 
 
 def test_what_is_said_of_unsolved_problems_is_what_the_seeds_say(fill):
-    page, readme = (
-        " ".join((ROOT / name).read_text(encoding="utf-8").split())
-        for name in ("docs/study.md", "README.md")
-    )
+    page = in_one_line("docs/study.md")
+    readme = in_one_line("README.md")
     small = "problems=all,rate=7.5e-5"
     large = "problems=all,rate=1.5e-4"
     gate = "problems=unsolved,rate=7.5e-5"
@@ -310,10 +313,8 @@ def test_what_is_said_of_unsolved_problems_is_what_the_seeds_say(fill):
 
 
 def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
-    page, readme = (
-        " ".join((ROOT / name).read_text(encoding="utf-8").split())
-        for name in ("docs/study.md", "README.md")
-    )
+    page = in_one_line("docs/study.md")
+    readme = in_one_line("README.md")
     front = fill.load("front").front
     lead = {test.aim: test for test in reversed(front.beyond)}  # at the lowest floor
     numbers = {
@@ -381,10 +382,8 @@ def test_the_best_arm_of_a_seed_is_chosen_on_the_other_seeds(fill):
 
 def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
     arms = {name: fill.load_evaluations([name]) for name in RATES}
-    readme, page = (
-        " ".join((ROOT / name).read_text(encoding="utf-8").split())
-        for name in ("README.md", "docs/smollm2.md")
-    )
+    readme = in_one_line("README.md")
+    page = in_one_line("docs/smollm2.md")
     lead = row_of(fill.table_of_best(arms), "bon_loo1 − grpo")[-1]
     interval = f"{lead.text} {lead.detail}".replace("+", "").replace("−", "-")
     assert f"`bon_loo1` is ahead by {interval}" in readme

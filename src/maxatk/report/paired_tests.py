@@ -11,7 +11,13 @@ import numpy as np
 from maxatk.errors import InvalidValueError
 from maxatk.report.comparison import Comparison, Run
 from maxatk.statistics import tests as paired
-from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
+from maxatk.statistics.intervals import (
+    FloatArray,
+    in_unit,
+    mean_and_error,
+    none_for_nan,
+    within,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,15 +127,15 @@ def paired_tests(
             measure=Measure(benchmark, metric, k),
             first=first,
             second=second,
-            difference=_none_for_nan(test.mean[column]),
-            low=_none_for_nan(test.low[column]),
-            high=_none_for_nan(test.high[column]),
+            difference=none_for_nan(test.mean[column]),
+            low=none_for_nan(test.low[column]),
+            high=none_for_nan(test.high[column]),
             problems=int(test.problems[column]),
             zeros=int(test.zeros[column]),
             p=float(test.p[column]),
-            by_seed=tuple(_none_for_nan(mean[column]) for mean in means),
-            prompts_low=_none_for_nan(over_problems.low[column]) if means else None,
-            prompts_high=_none_for_nan(over_problems.high[column]) if means else None,
+            by_seed=tuple(none_for_nan(mean[column]) for mean in means),
+            prompts_low=none_for_nan(over_problems.low[column]) if means else None,
+            prompts_high=none_for_nan(over_problems.high[column]) if means else None,
         )
         for column, k in enumerate(ks)
     }
@@ -163,10 +169,6 @@ def _tests_of(
     if comparison.shared:
         return paired.over_seeds_and_problems(table), over_problems
     return paired.over_seeds(differences), over_problems
-
-
-def _none_for_nan(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
 
 
 def with_adjusted_p(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:

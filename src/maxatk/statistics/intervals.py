@@ -41,6 +41,11 @@ def in_unit(values: FloatArray) -> bool:
     return not ((values < 0) | (values > 1)).any()
 
 
+def none_for_nan(value: float) -> float | None:
+    """Return a number as JSON and tables hold it: None for NaN, which is no number."""
+    return None if np.isnan(value) else float(value)
+
+
 def within(interval: IntervalT, least: npt.ArrayLike, most: npt.ArrayLike) -> IntervalT:
     """Return the intervals cut at what is possible, which Student's passes for few problems.
 

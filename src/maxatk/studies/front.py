@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from maxatk.report.comparison import BASE, Comparison
-from maxatk.statistics.intervals import in_unit, within
+from maxatk.statistics.intervals import in_unit, none_for_nan, within
 from maxatk.statistics.tests import adjusted_p_values
 from maxatk.studies.front_choice import NO_FLOOR, Candidates
 
@@ -167,9 +167,9 @@ def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Be
     for column, k in enumerate(models.ks):
         estimate = Estimate(
             k,
-            mean=_none_for_nan(interval.mean[column]),
-            low=_none_for_nan(interval.low[column]),
-            high=_none_for_nan(interval.high[column]),
+            mean=none_for_nan(interval.mean[column]),
+            low=none_for_nan(interval.low[column]),
+            high=none_for_nan(interval.high[column]),
         )
         estimates.append(estimate)
     return Best(method, aim, model, tuple(by_seed), tuple(estimates))
@@ -206,9 +206,9 @@ def _beyond(
         rival=_commonest(their_models),
         first=models.mean(our_models, 1),
         rival_first=models.mean(their_models, 1),
-        difference=_none_for_nan(test.mean[0]),
-        low=_none_for_nan(test.low[0]),
-        high=_none_for_nan(test.high[0]),
+        difference=none_for_nan(test.mean[0]),
+        low=none_for_nan(test.low[0]),
+        high=none_for_nan(test.high[0]),
         p=float(test.p[0]),
         adjusted_p=float(test.p[0]),
     )
@@ -226,7 +226,3 @@ def _corrected(tests: Sequence[Beyond | None]) -> tuple[Beyond, ...]:
     return tuple(
         dataclasses.replace(test, adjusted_p=p) for test, p in zip(there, adjusted, strict=True)
     )
-
-
-def _none_for_nan(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -7,13 +7,11 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from maxatk.report.comparison import Comparison, Run
+from maxatk.statistics.intervals import none_for_nan
 from maxatk.writing import write_text
 
 PROBLEM_VALUES = "problems.csv"
-_DECIMALS = 6  # as many as results.json has
 
 
 def write_problem_values(comparison: Comparison, seeds: Sequence[int], folder: Path) -> None:
@@ -21,8 +19,8 @@ def write_problem_values(comparison: Comparison, seeds: Sequence[int], folder: P
 
     `comparison` is that of `pooled_models`, over `seeds`. A row has the model, the seed, the
     problem's id, the metric (max@k; pass@k too where rewards are not 0 or 1) and a column for every
-    k, empty where a problem has fewer scored samples. Every interval and test of the study follows
-    from these numbers.
+    k, empty where a problem has fewer scored samples. Every interval and test of these metrics
+    follows from the numbers; those of stored scores that choose are not among them.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -39,8 +37,4 @@ def _rows(run: Run, metric: str, ks: Sequence[int]) -> Iterator[tuple[str, list[
     """Yield the id of every problem, and its value at every k."""
     values = run.values(metric, ks)
     for problem, at_every_k in zip(run.results.ids, values, strict=True):
-        yield problem, [_known(value) for value in at_every_k]
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), _DECIMALS)
+        yield problem, [none_for_nan(value) for value in at_every_k]
