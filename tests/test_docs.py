@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from maxatk import METHODS, advantages, max_at_k, pass_at_k
-from maxatk.cli.main import COMMANDS
+from maxatk.cli.commands import COMMANDS
 from maxatk.problems import BENCHMARKS
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from maxatk.cli.main import COMMANDS
+from maxatk.cli.commands import COMMANDS
 from processes import patience
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import io
 import os
-import re
 from typing import Any
 
 MARK = "<!-- commands -->"
@@ -17,15 +16,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 @functools.cache
 def _sections() -> str:
-    from maxatk.cli.main import COMMANDS
+    from maxatk.cli.commands import COMMANDS
 
     calls: list[tuple[str, ...]] = []
     for command, row in COMMANDS.items():
         calls.append((command,))
-        if row.nested:
-            listed = re.search(r"\{([\w,-]+)\}", help_of(command))
-            assert listed is not None, command
-            calls += [(command, name) for name in listed[1].split(",")]
+        calls += [(command, name) for name in row.inner]
     return "\n".join(_section(call, help_of(*call)) for call in calls)
 
 

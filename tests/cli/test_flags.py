@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from maxatk.cli.main import COMMANDS, main
+from maxatk.cli.commands import COMMANDS
+from maxatk.cli.main import main
 
 HEAVY = "torch transformers tokenizers trl accelerate datasets peft httpx matplotlib jinja2 scipy"
 HEAVY += " pandas math_verify inspect_ai pyarrow ray verl vllm"
@@ -45,7 +46,8 @@ UNITS = {
 PARSERS = """
 import tyro
 from maxatk.cli.flags import one_of
-from maxatk.cli.main import COMMANDS, entry
+from maxatk.cli.commands import COMMANDS
+from maxatk.cli.main import entry
 
 whole = one_of({name: entry(name) for name in COMMANDS})
 tyro.cli(whole, prog="maxatk", args=["--tyro-print-completion", "bash"])

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 import maxatk as package
+from maxatk.cli.commands import COMMANDS
 from maxatk.cli.flags import set_threads
-from maxatk.cli.main import COMMANDS, main
+from maxatk.cli.main import main
 from processes import ENDLESS, patience, wait_for_busy_family
 
 

@@ -59,7 +59,15 @@ def named_paths(items: Sequence[str]) -> dict[str, Path]:
 def named_sources(
     items: Sequence[str], mapping: Sequence[str], reading: Reading
 ) -> Mapping[str, ResultsSource]:
-    """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
+    """Return the runs of `named_paths`; files of rewards are read as `--map` says.
+
+    Raises InvalidValueError without a run.
+    """
+    if not items:
+        raise InvalidValueError(
+            "runs: give one or more, before the flags: what stands behind a flag that takes "
+            "several values, such as --map, belongs to it"
+        )
     fields = parse_mapping(mapping)
     return {
         name: reading.results_of(path, fields) if fields and path.is_file() else path

