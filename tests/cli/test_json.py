@@ -5,6 +5,7 @@ import json
 import pytest
 
 from maxatk.cli.main import main
+from maxatk.evaluation import results_of_folder
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import METHODS
 from maxatk.problems import BENCHMARKS
@@ -90,6 +91,20 @@ def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
     assert by_level == "level"
     every_k = printed("score", *files, "--verifier.workers", 1, format="--output-format")
     assert sorted({row["k"] for row in every_k["metrics"]}) == [1, 2]
+
+
+def test_stored_scores_that_choose_are_rows_too(printed, tmp_path):
+    lines = ["problem_id,reward,judge", "p,1,0.9", "p,0,0.1", "q,0,0.5", "q,1,0.2"]
+    (tmp_path / "r.csv").write_text("\n".join(lines) + "\n")
+    scored = printed("score", "--rewards", "r.csv", "--out", "run", format="--output-format")
+    reported = printed("report", "run", "--out", "page.html")
+    for tables in (scored, reported):
+        means = {(row["metric"], row["k"]): row["mean"] for row in tables["metrics"]}
+        assert means["max@k by judge", 2] == 0.5
+        assert means["max@k", 2] == 1.0
+    frame = results_of_folder(tmp_path / "run").to_frame()
+    chosen = frame[(frame.metric == "max@k by judge") & (frame.k == 2)]
+    assert dict(zip(chosen.problem, chosen.value, strict=True)) == {"p": 1.0, "q": 0.0}
 
 
 def test_an_evaluation_is_rows_and_its_progress_is_elsewhere(printed, problems):

@@ -91,6 +91,23 @@ def test_a_problem_with_too_few_samples_has_no_value(finished, tmp_path):
     assert missing[["model", "problem", "metric"]].values.tolist() == [["base", "1-0", "max@k"]]
 
 
+def test_the_values_of_stored_scores_that_choose_are_there_too(finished, tmp_path):
+    recipe = finished([1, 2])
+    by_judge = "max@k by judge"
+    for place in places(recipe):
+        results = read_json(place.evaluation / RESULTS)
+        results["metrics"][by_judge] = results["metrics"]["pass@k"]
+        results["per_problem"][by_judge] = results["per_problem"]["pass@k"]
+        write_json(place.evaluation / RESULTS, results)
+    study = write_study(recipe, places(recipe))
+    table = pd.read_csv(tmp_path / "out" / PROBLEM_VALUES)
+    rows = table[table.metric == by_judge]
+    assert len(rows) == len(CHANCES) * 2 * 6  # models, seeds, problems
+    for name, of_model in rows.groupby("model"):
+        mean = study.comparison.run(name).metric(by_judge, 16).mean
+        assert of_model["16"].mean() == pytest.approx(mean, abs=1e-5)
+
+
 def test_the_models_of_a_study_have_a_folder_a_seed_and_the_base_no_training(finished):
     everywhere = places(finished([1, 2]))
     pairs = [(place.seed, place.variant.name) for place in everywhere]

@@ -9,7 +9,7 @@ from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.evaluation.load import ResultsSource, load_results
 from maxatk.evaluation.problem_groups import results_by
 from maxatk.evaluation.recipe import RunRecipe
-from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, RETRIED, Results
+from maxatk.evaluation.results import MOST_CUT_OFF, Results
 from maxatk.report import outcomes_table, overview_table
 from maxatk.report.run_tables import KS, groups_table
 from maxatk.report.tables import TidyRow, intervals_note
@@ -74,8 +74,7 @@ def metric_rows(
 
     `unscored` and `zeroed` count the run's samples without a reward, and with 0 in its place.
     """
-    for metric in (*METRICS, RETRIED):
-        by_k = results.metrics.get(metric, {})
+    for metric, by_k in results.metrics.items():
         for k in ks or by_k:
             if k not in by_k:
                 continue  # a retry needs 2k samples

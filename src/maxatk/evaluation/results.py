@@ -220,9 +220,9 @@ class Results:
     def to_frame(self) -> pd.DataFrame:
         """Return one row a problem, metric and k, its value NaN without one; needs pandas."""
         columns: dict[str, list[Any]] = {}
-        for metric in METRICS:
-            for k in self.ks:
-                values = np.array(self.per_problem.values[metric][k], dtype=np.float64)  # None: NaN
+        for metric, by_k in self.per_problem.values.items():
+            for k, column in by_k.items():
+                values = np.array(column, dtype=np.float64)  # None: NaN
                 block = {
                     "problem": self.ids,
                     "samples": self.per_problem.samples,

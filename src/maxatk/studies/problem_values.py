@@ -18,16 +18,17 @@ def write_problem_values(comparison: Comparison, seeds: Sequence[int], folder: P
     """Write the metrics of every problem, seed and model to problems.csv in `folder`.
 
     `comparison` is that of `pooled_models`, over `seeds`. A row has the model, the seed, the
-    problem's id, the metric (max@k; pass@k too where rewards are not 0 or 1) and a column for every
-    k, empty where a problem has fewer scored samples. Every interval and test of these metrics
-    follows from the numbers; those of stored scores that choose are not among them.
+    problem's id, the metric and a column for every k, empty where a problem has fewer scored
+    samples. The metrics are max@k, pass@k where rewards are not 0 or 1, and max@k by every stored
+    score that chooses. Every interval and test of the study follows from the numbers.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["model", "seed", "problem", "metric", *comparison.ks])
+    metrics = [*comparison.metrics, *comparison.selections]
     for seed, of_seed in zip(seeds, comparison.seeds, strict=True):
         for run in of_seed.runs:
-            for metric in comparison.metrics:
+            for metric in metrics:
                 for problem, values in _rows(run, metric, comparison.ks):
                     writer.writerow([run.name, seed, problem, metric, *values])
     write_text(folder / PROBLEM_VALUES, text.getvalue())
