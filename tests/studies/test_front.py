@@ -138,6 +138,30 @@ def test_one_seed_cannot_choose_by_itself(everywhere):
         assert best.by_seed == (chosen_by_hand(everywhere, names, best.aim, -np.inf, [2]),)
 
 
+def test_the_interval_of_a_difference_ends_where_no_difference_can_be(tmp_path):
+    written = []
+    rewards = {"base": (0.0, 0.0, 0.0), "grpo": (0.0, 0.0, 0.0), "loo": (1.0, 1.0, 0.1)}
+    for name, of_seeds in rewards.items():
+        levels = {} if name == "base" else {"method": name}
+        for seed, reward in enumerate(of_seeds):
+            scores = [
+                Score(f"{seed}-{problem}", sample, reward, 0, 1, Outcome.SCORED, 0.0)
+                for problem in range(2)
+                for sample in range(2)
+            ]
+            folder = tmp_path / f"{name}-{seed}"
+            folder.mkdir()
+            write_run(folder, scores)
+            written.append(Place(Variant(levels, {}), seed, folder, None))
+    comparison = pooled_models(written, baseline="base")
+    front = front_of(comparison, {"grpo": "grpo", "loo": "loo"}, rivals=["grpo"], ks=[2])
+    lowest = front.beyond[0]
+    assert lowest.difference == pytest.approx(0.7)
+    half = stats.t.ppf(0.975, 2) * stats.sem([1.0, 1.0, 0.1])
+    assert half > 0.3  # Student's interval alone would pass 1
+    assert (lowest.low, lowest.high) == (pytest.approx(0.7 - half), 1.0)
+
+
 def test_a_difference_without_spread_is_said_without_an_interval(tmp_path):
     evaluations = {"results": [], "choice": []}
     for name, reward in (("base", 0.0), ("grpo", 0.0), ("loo", 1.0)):

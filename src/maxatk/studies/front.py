@@ -197,8 +197,12 @@ def _beyond(
     if our_models is None or their_models is None:
         return None
     column = models.ks.index(aim)
-    pairs = zip(models.held_out(our_models), models.held_out(their_models), strict=True)
-    test = models.interval([(our - their)[:, [column]] for our, their in pairs])
+    our_values = [values[:, [column]] for values in models.held_out(our_models)]
+    their_values = [values[:, [column]] for values in models.held_out(their_models)]
+    pairs = zip(our_values, their_values, strict=True)
+    test = models.interval([our - their for our, their in pairs])
+    if all(map(in_unit, [*our_values, *their_values])):
+        test = within(test, -1.0, 1.0)
     return Beyond(
         aim=aim,
         floor=floor,
