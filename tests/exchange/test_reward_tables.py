@@ -333,6 +333,53 @@ def test_a_training_with_one_step_so_far_is_one_already(maxatk, tmp_path, paths)
         assert means == {at: float(at) for at in range(1, step + 1)}
 
 
+def maxima(maxatk, *paths):
+    """Score the files of steps into `curve`; return max@2 by step, and what was said aside."""
+    done = maxatk("score", "--rewards", *paths, "--out", "curve", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["steps"]
+    means = {row["step"]: row["mean"] for row in rows if (row["metric"], row["k"]) == MAX_AT_2}
+    return means, done.stderr
+
+
+@pytest.mark.parametrize("torn_at", [0, 20, -3])
+@pytest.mark.parametrize("paths", ["dumps", "dumps/*.jsonl"])
+def test_a_step_that_is_being_written_is_left_out_until_it_is_whole(
+    maxatk, tmp_path, paths, torn_at
+):
+    for step in (1, 2):
+        dump(tmp_path / "dumps", step, {"p": [0, step], "q": [0, 0]})
+    last = tmp_path / "dumps/2.jsonl"
+    whole = last.read_bytes()
+    last.write_bytes(whole[:torn_at])
+    means, aside = maxima(maxatk, paths)
+    assert means == {1: 0.5}
+    assert "note: step 2 is left out: dumps/2.jsonl is not yet written to its end" in aside
+    last.write_bytes(whole.rstrip())  # whole, though its last line has no newline
+    means, aside = maxima(maxatk, paths)
+    assert means == {1: 0.5, 2: 1.0}
+    assert "left out" not in aside
+    last.unlink()
+    (tmp_path / "dumps/1.jsonl").write_bytes(whole[:20])
+    done = maxatk("score", "--rewards", paths, "--out", "other")
+    assert (done.returncode, "is not yet written to its end" in done.stderr) == (2, True)
+
+
+def test_a_step_whose_file_has_grown_is_scored_anew_and_another_file_is_refused(maxatk, tmp_path):
+    dump(tmp_path / "dumps", 1, {"p": [0, 1]})
+    dump(tmp_path / "dumps", 2, {"p": [0, 1], "q": [0, 0]})
+    last = tmp_path / "dumps/2.jsonl"
+    lines = last.read_text().splitlines(keepends=True)
+    last.write_text("".join(lines[:2]))
+    assert maxima(maxatk, "dumps")[0] == {1: 1.0, 2: 1.0}
+    last.write_text("".join(lines))
+    assert maxima(maxatk, "dumps")[0] == {1: 1.0, 2: 0.5}
+    assert read_results(tmp_path / "curve/2/results.json").ids == ("p", "q")
+    dump(tmp_path / "dumps", 2, {"p": [1, 1], "q": [0, 0], "r": [1, 1]})
+    done = maxatk("score", "--rewards", "dumps", "--out", "curve")
+    assert (done.returncode, "rewards.sha256" in done.stderr) == (2, True)
+
+
 def test_a_folder_of_one_run_is_not_made_one_of_several_nor_the_other_way(maxatk, tmp_path):
     for step in (1, 2):
         dump(tmp_path / "dumps", step, {"p": [0, step]})

@@ -14,7 +14,7 @@ from maxatk.cli.flags import MapFlag, RewardFlag
 from maxatk.cli.output import Output, OutputFormat, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.cli.results_output import metric_rows, print_results
-from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation import ScoreRecipe, plan, score
 from maxatk.evaluation.budgets import read_budget, turns_of
 from maxatk.evaluation.folder import MANIFEST
@@ -27,6 +27,7 @@ from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.exchange import parse_mapping
 from maxatk.exchange.recognition import LOG_ENDINGS, is_named_as_log
+from maxatk.exchange.unfinished import is_unfinished
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.report.run_tables import KS, groups_table
@@ -206,7 +207,7 @@ def _tasks_of(files: Sequence[Path]) -> dict[str, Path]:
 
 def _print_steps(command: Command) -> None:
     """Score the file of every step into a folder of its own, and print the curve."""
-    steps = _steps_of(_files(command))
+    steps = _finished(_steps_of(_files(command)))
     folder = OutFolder(command.out, "score", (TRAIN_RECORD,), foreign=_OF_A_MODEL)
     with folder.alone():
         by_step = _score_each(command, steps)
@@ -284,6 +285,20 @@ def _steps_of(files: Sequence[Path]) -> dict[int, Path]:
             f"their steps, each another, such as 10.jsonl; got {files[0].name} ... {files[-1].name}"
         )
     return steps
+
+
+def _finished(steps: Mapping[int, Path]) -> dict[int, Path]:
+    """Return the steps without the last one while a training is still writing its file."""
+    last = max(steps)
+    if not is_unfinished(steps[last]):
+        return dict(steps)
+    if len(steps) == 1:
+        raise DataError(f"{steps[last]}: is not yet written to its end, and is the only step")
+    say_aside(
+        f"note: step {last} is left out: {steps[last]} is not yet written to its end; the same "
+        "command takes it once it is"
+    )
+    return {step: file for step, file in steps.items() if step != last}
 
 
 def _score_rewards(command: Command, file: Path, out: Path) -> Results:

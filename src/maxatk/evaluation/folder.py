@@ -55,12 +55,14 @@ def check_folder(
     *,
     grows: Sequence[Problem] | None = None,
     samples: Path | None = None,
+    rewards: Path | None = None,
 ) -> None:
     """Raise InvalidValueError where `out` holds a run that is not of these settings.
 
     A folder without samples and scores is anybody's. With `grows`, the problems, it may hold fewer
     samples of a problem, or the first problems: a sample depends on seed, problem and index alone.
-    The file `samples` may have grown at its end. Without scores, what decides them may be another.
+    The files `samples` and `rewards` may have grown at their ends. Without scores, what decides
+    them may be another.
     """
     files = [name for name in (SAMPLES, SCORES) if _has_content(out / name)]
     if not files:
@@ -70,6 +72,8 @@ def check_folder(
     before = _with_renamed_model(recorded_settings(path), settings)
     if grows is not None:
         before = grown(before, settings, grows, samples)
+    if rewards is not None:
+        before = _with_grown_rewards(before, settings, rewards)
     if SCORES not in files:
         before = rescored(before, settings)
     hint = "" if grows is None else _HOW_IT_GROWS
@@ -112,10 +116,25 @@ def grown(
     # More problems, behind those that there were.
     count = _count(before, "problems.count")
     if count < len(problems):
-        first_problems = problems_digest(problems[:count])
+        first_problems = problems_content_digest(problems[:count])
         if first_problems == recorded(before, "problems.sha256"):
             settings["problems"] = now["problems"]
     return settings
+
+
+def _with_grown_rewards(
+    before: Mapping[str, Any], now: Mapping[str, Any], rewards: Path
+) -> dict[str, Any]:
+    """Return the settings of a folder with the rewards as now, if their file has grown at its end.
+
+    Its scores are those of the whole file each time it is read, so that nothing of it is lost.
+    """
+    size = _count(before, "rewards.bytes")
+    has_grown = 0 < size < _count(now, "rewards.bytes")
+    if not has_grown or file_digest(rewards, first=size) != recorded(before, "rewards.sha256"):
+        return dict(before)
+    content = {name: now["rewards"][name] for name in ("sha256", "bytes")}
+    return {**before, "rewards": {**before["rewards"], **content}, "problems": now["problems"]}
 
 
 def rescored(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +172,7 @@ def recorded_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def problems_digest(problems: Iterable[Problem]) -> str:
+def problems_content_digest(problems: Iterable[Problem]) -> str:
     """Return the sha256 of the problems' content, whatever the layout of their file."""
     digest = hashlib.sha256()
     for problem in problems:

@@ -100,6 +100,7 @@ def score_rewards(
     `out` gets the files of `score`; samples.jsonl and prompts.jsonl where the file holds them.
     `log_format` and `mapping` are as in `read_log`; `more_ks` are beside 1, 2, 4, ...; `column`
     stands in for the reward. The file must have all `problems`, whose `meta` is kept, and no other.
+    One that has grown at its end since makes the run in `out` anew.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, a folder of other settings), all before anything is written.
@@ -109,7 +110,7 @@ def score_rewards(
     out = Path(out)
     written = folder.out_folder(out)
     written.check()
-    folder.check_folder(out, rewards.settings)
+    folder.check_folder(out, rewards.settings, rewards=Path(path))
     with written.alone():
         _write_run(rewards, results, out)
     return results
@@ -191,6 +192,7 @@ def read_rewards(
     problems: Mapping[str, Problem] | None = None,
 ) -> OutsideRewards:
     """Return the rewards of a file; the errors are those of `score_rewards`."""
+    size = Path(path).stat().st_size if Path(path).is_file() else 0  # it may grow while it is read
     opened = open_log(path, log_format=log_format, mapping=mapping)
     rows = opened.samples()
     if all(row.reward is None for row in rows):
@@ -204,7 +206,8 @@ def read_rewards(
         ids = list(problems)
         meta = [problem.meta for problem in problems.values()]
     source = {
-        "sha256": file_digest(Path(path)),
+        "sha256": file_digest(Path(path), first=size),
+        "bytes": size,
         "format": opened.format_name,
         "map": dict(mapping or {}),
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from maxatk.check import require
 from maxatk.errors import DataError, MissingFileError
-from maxatk.evaluation.folder import problems_digest
+from maxatk.evaluation.folder import problems_content_digest
 from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.selection_note import SELECTED_BY
@@ -69,7 +69,7 @@ def _refuse_others(candidates: Sequence[Problem], results: Results, run: str | P
     if results.recorded("settings.rewards") is not None:
         return
     recorded = results.recorded("settings.problems.sha256")
-    if recorded not in (None, problems_digest(candidates)):
+    if recorded not in (None, problems_content_digest(candidates)):
         raise DataError(
             f"problems: are not those that {str(run)!r} was run on: their ids are, and their "
             "prompts, tests or order are others"

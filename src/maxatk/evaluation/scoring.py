@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from maxatk.evaluation.blind_retry import VISIBLE_TESTS
 from maxatk.evaluation.failures import FailedTest, failure_of
-from maxatk.evaluation.folder import problems_digest
+from maxatk.evaluation.folder import problems_content_digest
 from maxatk.evaluation.store import Key, key_of
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
@@ -42,7 +42,10 @@ class Scorer:
         self._parts_of_verdicts = [p for p in self._reward.parts if p.kind in _OF_VERDICTS]
         self.settings = {
             "reward": describe_reward(reward),
-            "problems": {"count": len(problems), "sha256": problems_digest(problems.values())},
+            "problems": {
+                "count": len(problems),
+                "sha256": problems_content_digest(problems.values()),
+            },
             "verifier": verifier.limits,
         }
 

@@ -31,11 +31,11 @@ _TRAIN_FILE = "train.jsonl"  # of the built-in model
 _TEST_FILE = "test.jsonl"
 
 DigestOf: TypeAlias = Callable[[str | None], str | None]
-"""What returns the digest of a problems file: `problems_digest`, or one that remembers."""
+"""What returns the digest of a problems file: `problems_file_digest`, or one that remembers."""
 
 
-def problems_digest(problems: str | None) -> str | None:
-    """Return a digest of a problems file, or None for a benchmark."""
+def problems_file_digest(problems: str | None) -> str | None:
+    """Return a digest of the bytes of a problems file, or None for a benchmark."""
     path = Path(problems or "")
     return file_digest(path) if path.is_file() else None
 

@@ -13,7 +13,7 @@ import yaml
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import STAGE_NAMES, read_json, write_json
-from maxatk.studies.chain import COMMANDS, DigestOf, chain_of, problems_digest
+from maxatk.studies.chain import COMMANDS, DigestOf, chain_of, problems_file_digest
 from maxatk.studies.recipe import TRAININGS, WORK, StudyRecipe
 from maxatk.studies.stages import Stage
 from maxatk.studies.variants import Variant
@@ -44,7 +44,7 @@ class Place:
 
 def places(study: StudyRecipe) -> list[Place]:
     """Return every model of every seed, seed by seed."""
-    digest_of = functools.cache(problems_digest)  # of a file that all models may share
+    digest_of = functools.cache(problems_file_digest)  # of a file that all models may share
     return [
         _place(study, variant, seed, digest_of)
         for seed in study.seeds
