@@ -106,6 +106,14 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"grids": [{"method": ["grpo"]}]}, r"grids\[0\].method"),
         ({"grids": [{"method": {"gr\npo": {}}}]}, "grids: a name must be printable text"),
         ({"grids": [{"method": {"grpo": "grpo"}}]}, r"grids\[0\].method.grpo"),
+        (
+            {"grids": [{"a": {"x": {"trainer.k": 2}}, "b": {"y": {"trainer.k": 4}, "z": {}}}]},
+            r"grids\[0\]: the axes 'a' and 'b' both change trainer.k, and one would undo",
+        ),
+        (
+            {"grids": [{"a": {"x": {"trainer": {"k": 2}}}, "b": {"y": {"trainer.k": 4}}}]},
+            r"grids\[0\]: the axes 'a' and 'b' both change trainer and trainer.k,",
+        ),
         ({"baseline": "gpro"}, "baseline"),
         ({"model": "some/model"}, "must have either 'model' or 'mini'"),
         ({"mini": None}, "must have either 'model' or 'mini'"),

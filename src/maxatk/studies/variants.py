@@ -56,8 +56,8 @@ def variants_of(
     """Return the base, and the models of all combinations of levels of every grid.
 
     Each is trained as `train` says but for what its levels change, and evaluated after each of the
-    `checkpoints`. Raises InvalidValueError for what is no grid, and for a name that is there twice
-    or cannot be printed.
+    `checkpoints`. Raises InvalidValueError for what is no grid, for axes that change the same key,
+    and for a name that is there twice or cannot be printed.
     """
     variants = [Variant({}, {})]
     for number, grid in enumerate(grids):
@@ -87,6 +87,30 @@ def _check_grid(grid: Any, *, where: str) -> None:
         for level, changes in levels.items():
             allowed = "a mapping of keys of the section train, such as trainer.method, to values"
             require(isinstance(changes, Mapping), f"{where}.{axis}.{level}", allowed, changes)
+    for first, second in itertools.combinations(grid, 2):
+        _refuse_shared_keys(grid, first, second, where=where)
+
+
+def _refuse_shared_keys(
+    grid: Mapping[str, Mapping[str, Any]], first: str, second: str, *, where: str
+) -> None:
+    """Refuse two axes that change the same key, or one a key within that of the other.
+
+    Every level of the one is combined with every level of the other, which would win silently.
+    """
+    for key in _keys_of(grid[first]):
+        for other in _keys_of(grid[second]):
+            if f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}."):
+                change = key if key == other else f"{key} and {other}"
+                raise InvalidValueError(
+                    f"{where}: the axes {first!r} and {second!r} both change {change}, and one "
+                    "would undo what the other says; change a key in one axis alone"
+                )
+
+
+def _keys_of(levels: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the keys that the levels of an axis change, each once."""
+    return list(dict.fromkeys(str(key) for changes in levels.values() for key in changes))
 
 
 def _changed(train: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
