@@ -32,6 +32,7 @@ def test_the_closest_name_is_suggested():
     names = ["grpo", "bon_mean", "bon_loo1"]
     assert errors.suggestion("bon_men", names) == "; did you mean 'bon_mean'?"
     assert errors.suggestion("zzz", names) == ""
+    assert errors.suggestion(5, names) == ""  # what is no text is unknown as well
     message = str(errors.unknown_name("method", "gropo", names))
     assert message == (
         "method: unknown value 'gropo'; allowed: bon_loo1, bon_mean, grpo; did you mean 'grpo'?"

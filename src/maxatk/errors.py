@@ -42,13 +42,13 @@ class ServerError(MaxAtKError, RuntimeError):
     """A model server refused a request, or went on failing; the message names the sample."""
 
 
-def suggestion(name: str, allowed: Iterable[str]) -> str:
+def suggestion(name: object, allowed: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest allowed name, or an empty string."""
-    close = difflib.get_close_matches(name, list(allowed), n=1)
+    close = difflib.get_close_matches(str(name), list(allowed), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_name(field: str, name: str, allowed: Iterable[str]) -> InvalidValueError:
+def unknown_name(field: str, name: object, allowed: Iterable[str]) -> InvalidValueError:
     """Return the error for a name that is not in `allowed`, listing them and the closest one."""
     names = sorted(allowed)
     return InvalidValueError(

@@ -169,8 +169,10 @@ def find_problem(
     """Return one problem of a benchmark, or of a problems.jsonl, with its reference solution.
 
     `problem_id` may leave out the benchmark's name. Raises InvalidValueError for an id that is not
-    there, with the closest one, or whose row is left out; otherwise as `load_problems`.
+    there, with the closest one, or whose row is left out, or that is no text; otherwise as
+    `load_problems`.
     """
+    require(isinstance(problem_id, str), "id", "text", problem_id)
     outcomes: Iterable[Converted]
     if str(name) in BENCHMARKS:
         local = None if file is None else str(file)
