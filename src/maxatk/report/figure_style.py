@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from maxatk.errors import unknown_name
 from maxatk.objectives import METHODS
 from maxatk.report.comparison import BASE
+from maxatk.report.figure_fonts import no_warning_for_each_letter, use_fonts_that_have_the_letters
 from maxatk.writing import atomic_write
 
 _INK = "#010203"  # replaced by the text colour of the page, light or dark
@@ -112,7 +113,8 @@ def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]
     with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
         figure = Figure(figsize=size, layout="constrained", facecolor="white")
         yield figure
-        with atomic_write(path) as partial:
+        use_fonts_that_have_the_letters(figure)
+        with atomic_write(path) as partial, no_warning_for_each_letter():
             file_type = path.suffix[1:]
             figure.savefig(partial, format=file_type, metadata={_DATES[path.suffix]: None})
 
@@ -125,7 +127,9 @@ def inline_svg(name: str, label: str, draw: Callable[[Axes], None], height: floa
         figure = Figure(figsize=(5.0, height), layout="constrained", facecolor="none")
         axes = figure.subplots(subplot_kw={"facecolor": "none"})
         draw(axes)
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=no_metadata)  # savefig would draw twice
+        with no_warning_for_each_letter():  # a browser has fonts of its own
+            # savefig would draw twice
+            FigureCanvasSVG(figure).print_svg(buffer, metadata=no_metadata)
     box = axes.get_position()
     # Where the axes begin and end in the figure, and their values there: a click becomes a k.
     ends = " ".join(f"{value:.6g}" for value in (box.x0, box.x1, *axes.get_xlim()))

@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from maxatk.report.comparison import BASE, Comparison
-from maxatk.report.figure_style import Line, figure_file, lines_for
+from maxatk.report.figure_style import Line, drawn_name, figure_file, lines_for
 from maxatk.studies.front import Front
 
 _PANEL = (3.6, 3.6)  # inches
@@ -47,5 +47,5 @@ def _draw_curve(axes: Axes, front: Front, method: str, aim: int, line: Line) -> 
         color=line.color,
         linestyle="dashed" if rival else "solid",
         marker=line.marker,
-        label=method.replace("$", r"\$"),
+        label=drawn_name(method),
     )
