@@ -29,7 +29,7 @@ def test_a_run_with_many_samples_cut_off_is_named_in_notes_table_and_page(result
     (warning,) = cut_off_warnings(comparison)
     assert warning.startswith("base has 30.0% of its samples cut off by their length")
     table = samples_table(comparison)
-    column = table.header.index("cut off")
+    column = table.header.index("samples cut off")
     assert [row[column].text for row in table.rows] == ["30.0%", "20.0%"]
     assert warning in write_report(runs, tmp_path / "r.html").read_text()
 
@@ -37,7 +37,7 @@ def test_a_run_with_many_samples_cut_off_is_named_in_notes_table_and_page(result
 def test_runs_that_do_not_know_their_ends_have_no_column(results):
     comparison = load_comparison({"base": with_ends(results["base"])})
     assert cut_off_warnings(comparison) == []
-    assert "cut off" not in samples_table(comparison).header
+    assert "samples cut off" not in samples_table(comparison).header
 
 
 def test_problems_that_a_model_s_own_rewards_chose_are_said_by_commands_and_page(

@@ -205,7 +205,8 @@ def test_samples_table_counts_outcomes(results):
     assert row["passed"] == f"{counts['passed']:,}"
     assert row["wrong answer"] == f"{counts['wrong_answer']:,}"
     assert row["samples"] == "3,840"
-    assert row["distinct per problem"] == "50.0"
+    assert row["problems"] == "30"
+    assert row["different completions per problem"] == "50.0"
 
 
 def test_unscored_samples_are_announced(make, tmp_path):

@@ -33,9 +33,10 @@ SHOWN = (1, 8, 32, 128)
 EVERY = (1, 2, 4, 8, 16, 32, 64, 128)
 METRICS = tuple(f"{metric}@{k}" for metric in ("max", "pass") for k in SHOWN)
 SAMPLED = (
-    *("model", "samples", "passed", "wrong answer", "unscored"),
-    *("distinct per problem", "programs per problem", "nats of programs"),
-    *("nats per completion", "nats per token", "tokens"),
+    *("model", "problems", "samples", "passed", "wrong answer", "unscored"),
+    *("different completions per problem", "different programs per problem"),
+    *("nats of programs per problem", "nats per completion", "nats per token"),
+    "tokens per completion",
 )
 TESTS = (
     "metric",
@@ -124,7 +125,7 @@ def results_of(rewards, *, programs=None):
 def test_what_no_run_recorded_is_a_dash():
     table = samples_table(load_comparison({"base": results_of({"a": (1.0, 0.0)})}))
     row = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))
-    assert {row[name] for name in SAMPLED[5:]} == {"–"}
+    assert {row[name] for name in SAMPLED[6:]} == {"–"}
     assert (row["samples"], row["unscored"]) == ("2", "0")
 
 
@@ -214,4 +215,9 @@ def test_a_transposed_table_has_models_as_columns_and_no_empty_rows():
     table = transposed(samples_table(load_comparison(runs)))
     assert table.header == ("model", "a", "b")
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
-    assert rows == {"samples": ["2", "2"], "passed": ["2", "2"], "unscored": ["0", "0"]}
+    assert rows == {
+        "problems": ["1", "1"],
+        "samples": ["2", "2"],
+        "passed": ["2", "2"],
+        "unscored": ["0", "0"],
+    }

@@ -33,9 +33,10 @@ SHAPES = {
     "seeds": (("model − base", "metric", "seed 1", "seed 2", "seed 3", "seeds above"), 4),
     "samples": (
         (
-            *("model", "samples", "passed", "wrong answer", "unscored", "distinct per problem"),
-            *("programs per problem", "nats of programs", "nats per completion"),
-            *("nats per token", "tokens"),
+            *("model", "problems", "samples", "passed", "wrong answer", "unscored"),
+            *("different completions per problem", "different programs per problem"),
+            *("nats of programs per problem", "nats per completion", "nats per token"),
+            "tokens per completion",
         ),
         3,
     ),

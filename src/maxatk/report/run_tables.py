@@ -18,18 +18,23 @@ KS = (1, 8, 32, 128)
 RETRY_CAPTION = (
     "k tries; each that fails a visible test is made once more, without being told what failed"
 )
-# Heading, decimals and value of what is said of the samples of a run, beside their counts.
+# Heading, decimals and value of what is said of the samples of a run, beside their counts: means
+# over the problems, completions or tokens that the heading names.
 SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
-    ("distinct per problem", 1, lambda results: results.diversity.distinct),
-    ("programs per problem", 1, lambda results: results.diversity.programs),
-    ("nats of programs", 2, lambda results: results.diversity.program_entropy),
+    ("different completions per problem", 1, lambda results: results.diversity.distinct),
+    ("different programs per problem", 1, lambda results: results.diversity.programs),
+    ("nats of programs per problem", 2, lambda results: results.diversity.program_entropy),
     (
         "nats per completion",
         2,
         lambda results: results.entropy.sequence.mean if results.entropy else None,
     ),
     ("nats per token", 2, lambda results: results.entropy.token_mean if results.entropy else None),
-    ("tokens", 1, lambda results: results.entropy.tokens_mean if results.entropy else None),
+    (
+        "tokens per completion",
+        1,
+        lambda results: results.entropy.tokens_mean if results.entropy else None,
+    ),
 )
 
 
@@ -131,17 +136,21 @@ def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[in
 
 
 def samples_table(comparison: Comparison) -> Table:
-    """Return what became of the samples: counts, outcomes, distinct completions, entropy."""
+    """Return what became of the samples: counts, outcomes, different completions, entropy."""
     runs = [run.results for run in comparison.runs]
     counts = [results.counts for results in runs]
-    columns = {"model": comparison.names, "samples": [f"{of_run.samples:,}" for of_run in counts]}
+    columns = {
+        "model": comparison.names,
+        "problems": [f"{of_run.problems:,}" for of_run in counts],
+        "samples": [f"{of_run.samples:,}" for of_run in counts],
+    }
     for outcome in sorted({outcome for of_run in counts for outcome in of_run.outcomes}):
         heading = outcome.replace("_", " ")
         columns[heading] = [f"{of_run.outcomes.get(outcome, 0):,}" for of_run in counts]
     columns["unscored"] = [f"{of_run.unscored:,}" for of_run in counts]
     cut_off = [results.cut_off for results in runs]
     if any(share is not None for share in cut_off):
-        columns["cut off"] = ["" if share is None else f"{share:.1%}" for share in cut_off]
+        columns["samples cut off"] = ["" if share is None else f"{share:.1%}" for share in cut_off]
     for heading, digits, value in SAMPLES_COLUMNS:
         columns[heading] = [tables.decimal(value(results), digits) for results in runs]
     return table_of(columns)
@@ -167,11 +176,19 @@ def outcomes_table(results: Results) -> Table:
 
 def winners(decision: Decision) -> Table:
     """Return the models that are best at some k: where each is "best", and where "tied" with it."""
-    # In the order in which they lead, from the smallest k on.
-    names = list(dict.fromkeys(name for leaders in decision.leaders.values() for name in leaders))
+    names: list[str] = []  # in the order in which they lead, from the smallest k on
+    for leaders in decision.leaders.values():
+        names += [name for name in leaders if name not in names]
     columns: dict[str, Sequence[Cell | str]] = {"best of N": names}
     for k, leaders in decision.leaders.items():
-        word_of = {**dict.fromkeys(leaders, "tied"), **dict.fromkeys(decision.best_at(k), "best")}
-        words = [word_of.get(name, "") for name in names]
-        columns[str(k)] = [Cell(word, mark=word) for word in words]
+        best = decision.best_at(k)
+        cells = []
+        for name in names:
+            word = ""
+            if name in best:
+                word = "best"
+            elif name in leaders:
+                word = "tied"
+            cells.append(Cell(word, mark=word))
+        columns[str(k)] = cells
     return table_of(columns)

@@ -19,9 +19,10 @@ TidyRow: TypeAlias = Mapping[str, Any]  # for programs, one number a field
 class Cell:
     """One cell: its text, a second line, and how it stands.
 
-    `mark` is "best" or "second" of its column, "above" or "below" for a difference that can be
-    told from zero, else "". `shade` goes from the lowest (0) to the highest (1) of a column. `note`
-    says what the value rests on, where others rest on more.
+    `mark` is "best" or "second" of its column, "tied" where a test does not tell it from the best,
+    "above" or "below" for a difference that can be told from zero, else "". `shade` goes from the
+    lowest (0) to the highest (1) of a column. `note` says what the value rests on, where others
+    rest on more.
     """
 
     text: str
