@@ -117,11 +117,15 @@ def read_extended(path: Path, *, before: Sequence[Path] = ()) -> dict[str, Any]:
 
 
 def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    both = {**under, **over}
-    for key in under.keys() & over.keys():
-        if isinstance(under[key], dict) and isinstance(over[key], dict):
-            both[key] = _laid_over(under[key], over[key])
-    return both
+    """Return the settings of `over`, and those of `under` that it does not have."""
+    merged = dict(under)
+    for key, value in over.items():
+        value_under = under.get(key)
+        if isinstance(value, dict) and isinstance(value_under, dict):
+            merged[key] = _laid_over(value_under, value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -131,17 +131,26 @@ class Loop:
         """Let waiting rows begin in the free places; return those that their first token ends."""
         free = [row for row, content in enumerate(self._rows) if content is None]
         free += range(len(self._rows), self._decoder.rows)
-        admitted = [(row, *self._ready.popleft()) for row in free if self._waits(queue)]
-        rows, prompts, keys, noise = zip(*admitted, strict=True)
-        index = torch.tensor(rows, device=self._device)
+        admitted: list[int] = []
+        prompts: list[Prompt] = []
+        noise_of_rows: list[np.ndarray] = []
+        for row in free:
+            if not self._waits(queue):
+                break
+            prompt, key, noise = self._ready.popleft()
+            admitted.append(row)
+            prompts.append(prompt)
+            noise_of_rows.append(noise)
+            if row == len(self._rows):
+                self._rows.append(None)
+            self._rows[row] = (key, [])
+        index = torch.tensor(admitted, device=self._device)
         for value in self._state.values():
             value[index] = 0
-        self._state["noise"][index] = torch.from_numpy(np.stack(noise)).to(self._device)
-        self._rows += [None] * (rows[-1] + 1 - len(self._rows))
-        for row, key in zip(rows, keys, strict=True):
-            self._rows[row] = (key, [])
-        self._decoder.admit(rows, prompts)
-        return self._take(rows, torch.stack([prompt.logits for prompt in prompts]))
+        self._state["noise"][index] = torch.from_numpy(np.stack(noise_of_rows)).to(self._device)
+        self._decoder.admit(admitted, prompts)
+        first_logits = torch.stack([prompt.logits for prompt in prompts])
+        return self._take(admitted, first_logits)
 
     def _step(self) -> list[DrawnRow]:
         """Draw a token for every row; return those that it ends."""
