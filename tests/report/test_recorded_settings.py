@@ -128,3 +128,15 @@ def test_other_numerics_of_two_runs_are_said(results):
     assert "model.dtype: 'bfloat16' for base, 'float32' for same" in setting_differences(
         load_comparison(runs)
     )
+
+
+@pytest.mark.parametrize("file", ["samples", "rewards"])
+def test_the_files_that_were_scored_are_meant_to_differ(results, file):
+    runs = {name: copy.deepcopy(results[name]) for name in ("base", "same")}
+    for size, run in enumerate(runs.values()):
+        run["manifest"]["settings"][file] = {"sha256": f"digest {size}", "bytes": size}
+    comparison = load_comparison(runs)
+    lines = setting_differences(comparison)
+    assert [line for line in lines if file in line and "sampling" not in line] == []
+    named = [row[0].text for row in settings_table(comparison).rows]
+    assert not any(name.startswith(f"{file}.") for name in named)

@@ -16,8 +16,8 @@ _MEANT_TO_DIFFER = (
     "model.model",
     "model.weights",
     "model.stored_dtype",
-    "samples.sha256",
-    "rewards.sha256",
+    *("samples.sha256", "samples.bytes"),  # of the files that were scored
+    *("rewards.sha256", "rewards.bytes"),
 )
 # What trainings of two methods should have alike, and their rates each at its best.
 _OF_A_FAIR_TRAINING = (
@@ -97,7 +97,7 @@ def settings_table(comparison: Comparison) -> Table:
         names_of = _names_by_value(
             {name: _as_text(values.get(key)) or "not recorded" for name, values in by_run.items()}
         )
-        hidden = key in _COUNTED or key.endswith("sha256")
+        hidden = key in _COUNTED or key.endswith(("sha256", ".bytes"))
         hidden = hidden or (only_read and key.startswith(_MACHINE))
         if hidden or names_of.keys() == {"not recorded"}:
             continue
