@@ -94,6 +94,15 @@ def test_a_chance_stays_within_0_and_1_whatever_the_rewards(low, high):
         assert cell.below == (4 if high > 1 else binary["max@k"][k].below)
 
 
+def test_samples_without_any_token_have_no_entropy_and_others_count():
+    empty = [Sample("a", i, "", tokens=0, entropy=0.0) for i in range(2)]
+    scores = [score("a", 0, 1.0), score("a", 1, 0.0)]
+    assert build_results(["a"], empty, scores, manifest={}).entropy is None
+    longer = [empty[0], Sample("a", 1, "x", tokens=4, entropy=0.5)]
+    entropy = build_results(["a"], longer, scores, manifest={}).entropy
+    assert (entropy.samples, entropy.token_mean, entropy.tokens_mean) == (2, 0.5, 2.0)
+
+
 def test_programs_are_counted_by_their_fingerprints():
     scores = [score("a", i, 1.0, "x" if i < 3 else "y") for i in range(4)]
     scores += [score("b", i, 1.0, "x") for i in range(4)]

@@ -130,8 +130,8 @@ class _TextTally:
 
     @property
     def entropy(self) -> results.Entropy | None:
-        """The entropy of the samples that have one; None where none has."""
-        if not self._token_entropies:
+        """The entropy of the samples that have one; None where none has, or none has a token."""
+        if not any(self._lengths):
             return None
         token = np.array(self._token_entropies)
         tokens = np.array(self._lengths)
