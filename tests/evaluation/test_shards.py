@@ -8,6 +8,7 @@ import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation import merge
+from maxatk.evaluation.results import read_results
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.sampling import ModelSettings, SamplingSettings, load_backend
 from runs import evaluated, rows_of, scored, write_records, write_samples
@@ -83,6 +84,17 @@ def test_merged_shards_are_the_run_of_one_machine(run, whole, tmp_path, of):
     before = {name: (tmp_path / "run" / name).read_bytes() for name in (*EXACT, "results.json")}
     merge(tmp_path / "run")
     assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
+
+
+def test_shards_without_a_recorded_threshold_pass_from_1_as_one_run_does(run, whole, tmp_path):
+    in_shards(run, tmp_path / "run", 2, by="level", k=(3,))
+    for shard in ("1-of-2", "2-of-2"):
+        path = tmp_path / "run" / shard / "results.json"
+        row = json.loads(path.read_text())
+        del row["threshold"]
+        path.write_text(json.dumps(row))
+    merged = merge(tmp_path / "run")
+    assert merged.metrics == read_results(whole / "results.json").metrics
 
 
 def test_a_merged_run_grows_like_that_of_one_machine(run, whole, tmp_path):

@@ -175,7 +175,7 @@ def _meta(results: Results) -> Sequence[Mapping[str, Any]]:
 
 
 def _threshold(parts: Sequence[_Part]) -> float:
-    thresholds = {part.results.threshold or 0.0 for part in parts}
+    thresholds = {part.results.passes_from for part in parts}
     if len(thresholds) > 1:
         listed = ", ".join(map(repr, sorted(thresholds)))
         raise InvalidValueError(f"threshold: must be the same in all shards, got {listed}")
