@@ -215,7 +215,9 @@ def test_unscored_samples_are_announced(make, tmp_path):
     assert re.search(
         r"base: 2 of [\d,]+ samples \(0\.\d%\) have no reward .*infra_error \(2\)", page
     )
-    assert overview_table({"base": unscored}).rows[0][4].text != "–"
+    table = overview_table({"base": unscored})
+    assert table.rows[0][4].text != "–"
+    assert (table.header[-1], table.rows[0][-1].text) == ("samples without a reward", "2 (0.1%)")
 
 
 def test_few_problems_are_announced(page, make, tmp_path):

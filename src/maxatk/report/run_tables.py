@@ -89,7 +89,9 @@ def scores_table(
     for name, comparison in comparisons.items():
         counts = [run.results.counts for run in comparison.runs]
         if any(of_run.unscored + of_run.zeroed for of_run in counts):
-            columns[f"{name} no reward".strip()] = [_lacking(of_run) for of_run in counts]
+            columns[f"{name} samples without a reward".strip()] = [
+                _lacking(of_run) for of_run in counts
+            ]
     return table_of(columns)
 
 
