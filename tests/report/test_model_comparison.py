@@ -21,6 +21,19 @@ def values(results, name, k, metric="max@k"):
     return np.array(results[name]["per_problem"][metric][str(k)], dtype=np.float64)
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        (5, None, "results: a name must be printable text, got 5"),
+        ("other", 5, "results: must be results, their object, or the path .*, got 5"),
+        ("other", None, "results: must be results, their object, or the path .*, got None"),
+    ],
+)
+def test_what_is_no_name_or_no_run_is_refused(results, name, source, message):
+    with pytest.raises(InvalidValueError, match=message):
+        compare({"base": results["base"], name: results["same"] if name == 5 else source})
+
+
 def test_every_model_is_tested_against_the_baseline(results):
     compared = compare(results, CompareOptions(k=(1, 128), metric=("max@k", "pass@k")))
     assert compared.names == ["base", "sharp", "same"]
@@ -151,7 +164,9 @@ def test_a_run_without_any_scored_sample_is_never_significant(results, make):
     ("changes", "message"),
     [
         ({"metric": ("max",)}, "metric: unknown value 'max'.*did you mean 'max@k'"),
-        ({"alpha": 0}, "alpha: must lie between 0 and 1, got 0"),
+        ({"alpha": 0}, "alpha: must be a number between 0 and 1, got 0"),
+        ({"alpha": "x"}, "alpha: must be a number between 0 and 1, got 'x'"),
+        ({"budget": 5}, "budget: must be such as turns=1,2,4, got 5"),
         ({"baseline": "bse"}, "did you mean 'base'"),
     ],
 )

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.sampling import ModelSettings, SamplingSettings
+from maxatk.sampling import ModelSettings, SamplingSettings, ServerSettings
 
 
 def test_defaults_are_the_papers():
@@ -26,6 +26,11 @@ def test_defaults_are_the_papers():
         ("temperature", -0.1),
         ("temperature", math.inf),
         ("temperature", math.nan),
+        ("temperature", "warm"),
+        ("temperature", None),
+        ("top_p", "0.9"),
+        ("min_p", [0]),
+        ("stop", 5),
         ("top_p", 0.0),
         ("top_p", 1.1),
         ("top_k", -1),
@@ -55,3 +60,9 @@ def test_bad_values_name_the_field_and_the_value(field, value):
 def test_a_model_is_not_opened_with_settings_that_no_backend_has(changes, message):
     with pytest.raises(InvalidValueError, match=message):
         ModelSettings(**changes)
+
+
+@pytest.mark.parametrize("url", [5, "ftp://host"])
+def test_what_is_no_address_of_a_server_is_refused(url):
+    with pytest.raises(InvalidValueError, match=r"ServerSettings.url: must be an address of http"):
+        ServerSettings(url=url)

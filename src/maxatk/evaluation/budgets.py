@@ -46,7 +46,7 @@ def reward_within(columns: Mapping[str, float], turns: int) -> float | None:
 
 def read_budget(text: str) -> tuple[str, ...]:
     """Return the columns of a budget such as `turns=1,2,4`; raises InvalidValueError for others."""
-    if not is_budget(text):
+    if not isinstance(text, str) or not is_budget(text):
         raise InvalidValueError(f"budget: must be such as {PREFIX}1,2,4, got {text!r}")
     columns = [f"{PREFIX}{number.strip()}" for number in text.removeprefix(PREFIX).split(",")]
     return tuple(f"{PREFIX}{turns_of(column)}" for column in columns)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.outside_rewards import is_rewards, read_rewards
@@ -41,6 +42,8 @@ def load_results(
     Raises MissingFileError, DataError, InvalidValueError (a k above the samples; no scores for it).
     """
     if not isinstance(source, Results | Mapping):
+        allowed = "results, their object, or the path of a run or of a file"
+        require(isinstance(source, str | Path), "results", allowed, source)
         path = Path(source)
         if is_rewards(path):
             rewards = read_rewards(path, mapping=mapping)

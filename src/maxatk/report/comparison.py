@@ -150,7 +150,7 @@ class Comparison:
 
 def check_name(name: str, *, where: str) -> None:
     """Refuse the name of a model that nobody sees, or that would break a figure or a terminal."""
-    if not name.isprintable() or not name.strip():
+    if not isinstance(name, str) or not name.isprintable() or not name.strip():
         raise InvalidValueError(f"{where}: a name must be printable text, got {name!r}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Literal
 
+from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.budgets import read_budget, turns_of
 from maxatk.evaluation.load import ResultsSource
@@ -102,8 +103,8 @@ class CompareOptions(Reading):
             read_budget(self.budget)
             if self.by is not None or self.column is not None:
                 raise InvalidValueError("budget: does not go with by or column; leave these out")
-        if not 0 < self.alpha < 1:
-            raise InvalidValueError(f"alpha: must lie between 0 and 1, got {self.alpha!r}")
+        is_level = is_number(self.alpha) and 0 < self.alpha < 1
+        require(is_level, "alpha", "a number between 0 and 1", self.alpha)
         for metric in self.metric:
             if metric not in METRICS:
                 raise unknown_name("metric", metric, METRICS)

@@ -92,7 +92,7 @@ def comparison_of(results: Runs, reading: Reading = Reading()) -> Comparison:
 
 def folder_of(source: ResultsSource) -> Path | None:
     """Return the folder that results are in, None where they are given in another way."""
-    if isinstance(source, Results | Mapping):
+    if not isinstance(source, str | Path):
         return None
     path = Path(source)
     return path if path.is_dir() else None

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from maxatk.check import is_finite, require, whole
+from maxatk.check import is_finite, is_number, require, whole
 from maxatk.errors import unknown_name
 from maxatk.models import PromptSettings
 from maxatk.settings import masked_url
@@ -46,14 +46,17 @@ class SamplingSettings:
 
     def __post_init__(self) -> None:
         where = "SamplingSettings"
-        is_finite = 0 <= self.temperature < math.inf
-        require(is_finite, f"{where}.temperature", "0 or more", self.temperature)
+        for name in ("temperature", "top_p", "min_p"):
+            value = getattr(self, name)
+            require(is_number(value), f"{where}.{name}", "a number", value)
+        is_possible = 0 <= self.temperature < math.inf
+        require(is_possible, f"{where}.temperature", "0 or more", self.temperature)
         require(0 < self.top_p <= 1, f"{where}.top_p", "in (0, 1]", self.top_p)
         require(0 <= self.min_p < 1, f"{where}.min_p", "in [0, 1)", self.min_p)
         for name, least in {"max_new_tokens": 1, "samples": 1, "seed": 0, "top_k": 0}.items():
             whole(f"{where}.{name}", getattr(self, name), least)
         # A text by itself would be taken for its characters.
-        are_texts = not isinstance(self.stop, str) and all(
+        are_texts = isinstance(self.stop, (list, tuple)) and all(
             isinstance(text, str) and text for text in self.stop
         )
         require(are_texts, f"{where}.stop", "texts that are not empty", self.stop)
@@ -140,9 +143,9 @@ class ServerSettings:
             value = getattr(self, name)
             require(is_finite(value) and value > 0, f"ServerSettings.{name}", "positive", value)
         if self.url is not None:
-            is_web = self.url.startswith(("http://", "https://"))
+            is_web = str(self.url).startswith(("http://", "https://"))
             allowed = "an address of http:// or https://"
-            require(is_web, "ServerSettings.url", allowed, masked_url(self.url))
+            require(is_web, "ServerSettings.url", allowed, masked_url(str(self.url)))
 
 
 Dtype: TypeAlias = Literal["auto", "bfloat16", "float16", "float32"]
