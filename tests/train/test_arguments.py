@@ -17,7 +17,7 @@ from maxatk.rewards.reward import Reward, RewardPart
 from maxatk.train import MaxAtKTrainer
 from maxatk.training.group_log import GROUPS
 
-from .conftest import config, text_reward
+from .conftest import SpyTrainer, config, text_reward
 
 
 def other_reward(completions, **_):
@@ -112,7 +112,7 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
         (
             {"reward_funcs": [text_reward, of_answers]},
             {},
-            r"reward_funcs: of_answers: missing .*'answer'; it is called with prompts, completions",
+            r"reward_funcs: of_answers: missing .*'answer'; with train_dataset it is called",
         ),
         (
             {
@@ -141,6 +141,26 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
             {"per_device_eval_batch_size": 6},
             r"per_device_eval_batch_size: .* 6 completions, is a multiple of the 4 .*got 6",
         ),
+        (
+            {"eval_dataset": Dataset.from_dict({"question": ["1"]})},
+            {},
+            r"eval_dataset: has no column 'prompt'; it has question",
+        ),
+        (
+            {"eval_dataset": {"easy": Dataset.from_dict({"prompt": []})}},
+            {},
+            r"eval_dataset\['easy'\]: must be a set of one prompt or more",
+        ),
+        ({"eval_dataset": [{"prompt": "1"}]}, {}, r"eval_dataset: must be a Dataset"),
+        (
+            {
+                "reward_funcs": of_answers,
+                "train_dataset": Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4}),
+                "eval_dataset": Dataset.from_dict({"prompt": ["1"]}),
+            },
+            {},
+            r"of_answers: missing .*'answer'; with eval_dataset it is called with prompts",
+        ),
         ({"rollout_func": print}, {"rollouts": "own"}, r"rollout_func: must be None"),
         (
             {"peft_config": PromptTuningConfig(num_virtual_tokens=2)},
@@ -152,6 +172,61 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
 def test_an_argument_is_refused_before_the_weights(start, arguments, settings, message):
     with pytest.raises(InvalidValueError, match=message):
         start(arguments, **settings)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "message"),
+    [
+        ({"prompt": ["1"]}, {"per_device_eval_batch_size": 6}, r"per_device_eval_batch_size: "),
+        ({"question": ["1"]}, {}, r"eval_dataset: has no column 'prompt'"),
+        ({"prompt": ["1"]}, {}, r"of_answers: missing .*'answer'; with eval_dataset"),
+    ],
+)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_set_that_comes_after_the_training_is_refused_before_it_is_sampled(
+    model_folder, tmp_path, rows, changes, message, is_named
+):
+    answered = Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4})
+    trainer = SpyTrainer(
+        model=str(model_folder),
+        reward_funcs=of_answers,
+        args=config(tmp_path, **changes),
+        train_dataset=answered,
+    )
+    other = Dataset.from_dict(rows)
+    with pytest.raises(InvalidValueError, match=message):
+        trainer.evaluate({"other": other} if is_named else other)
+    assert trainer.generations == []
+
+
+def test_sets_by_name_are_evaluated(model_folder, prompts, tmp_path):
+    trainer = MaxAtKTrainer(
+        model=str(model_folder),
+        reward_funcs=text_reward,
+        args=config(tmp_path),
+        train_dataset=prompts,
+        eval_dataset={"few": prompts.select(range(2))},
+    )
+    assert "eval_few_loss" in trainer.evaluate()
+    assert "eval_other_loss" in trainer.evaluate({"other": prompts.select(range(3))})
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("MULTI_CPU", "fsdp: must be left out on a CPU, where accelerate runs DDP"),
+        ("NO", "use_cpu: must be True for 2 processes without a GPU, each of which"),
+    ],
+)
+def test_a_launch_that_was_not_meant_is_refused(
+    broken_weights, prompts, tmp_path, monkeypatch, kind, message
+):
+    settings = config(tmp_path)
+    monkeypatch.setattr(settings.distributed_state, "distributed_type", kind)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(InvalidValueError, match=message):
+        MaxAtKTrainer(str(broken_weights), text_reward, settings, prompts)
 
 
 def test_rewards_of_one_name_are_warned_of(start):
