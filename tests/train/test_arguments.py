@@ -6,6 +6,7 @@ Every case has weights that cannot be loaded: whoever looks at an argument after
 import functools
 
 import pytest
+import torch
 from datasets import Dataset, IterableDataset
 from peft import PromptTuningConfig
 from safetensors import SafetensorError
@@ -55,6 +56,11 @@ def test_functions_that_name_columns_of_the_data_set_are_taken(start):
     stream = IterableDataset.from_generator(lambda: ({"prompt": "1"} for _ in range(4)))
     asked = Dataset.from_dict({"question": ["1"] * 4})
     made = asked.with_transform(lambda rows: {"prompt": rows["question"], "answer": ["1"]})
+    talks = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 4)
+    selected = Dataset.from_dict({"prompt": [None, *"1234"]}).select(range(1, 5))
+    for dataset in (talks, selected):
+        with pytest.raises(SafetensorError):
+            start({"train_dataset": dataset})
     for dataset in (stream, made):  # whose columns nobody knows
         with pytest.raises(SafetensorError):
             start({"reward_funcs": of_answers, "train_dataset": dataset})
@@ -161,6 +167,19 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
             {},
             r"of_answers: missing .*'answer'; with eval_dataset it is called with prompts",
         ),
+        (
+            {"train_dataset": Dataset.from_dict({"prompt": list(range(4))})},
+            {},
+            r"train_dataset: prompt: must be texts or lists of messages, got 'int64'",
+        ),
+        (
+            {"train_dataset": Dataset.from_dict({"prompt": ["1", None, "2", "3"]})},
+            {},
+            r"train_dataset: prompt: must be .* in every row, got 'None in 1 rows, .*\[1\]",
+        ),
+        ({"peft_config": {"r": 2}}, {}, r"peft_config: must be a config of peft.*got {'r': 2}"),
+        ({"peft_config": {"r": 2}}, {"rollouts": "own"}, r"peft_config: must be a config of peft"),
+        ({"processing_class": "gpt2"}, {}, r"processing_class: must be a tokenizer or a proc"),
         ({"rollout_func": print}, {"rollouts": "own"}, r"rollout_func: must be None"),
         (
             {"peft_config": PromptTuningConfig(num_virtual_tokens=2)},
@@ -199,16 +218,29 @@ def test_a_set_that_comes_after_the_training_is_refused_before_it_is_sampled(
     assert trainer.generations == []
 
 
-def test_sets_by_name_are_evaluated(model_folder, prompts, tmp_path):
+def test_metrics_of_sets_by_name_have_the_name_of_the_set(model_folder, prompts, tmp_path):
+    few = prompts.select(range(2))
+    more = prompts.select(range(2, 8))
     trainer = MaxAtKTrainer(
         model=str(model_folder),
         reward_funcs=text_reward,
-        args=config(tmp_path),
+        args=config(tmp_path, eval_strategy="steps", eval_steps=1, max_steps=1),
         train_dataset=prompts,
-        eval_dataset={"few": prompts.select(range(2))},
+        eval_dataset={"few": few, "more": more},
     )
-    assert "eval_few_loss" in trainer.evaluate()
-    assert "eval_other_loss" in trainer.evaluate({"other": prompts.select(range(3))})
+    trainer.train()
+    logged = {name: value for row in trainer.state.log_history for name, value in row.items()}
+    for name, dataset in {"few": few, "more": more}.items():
+        torch.manual_seed(0)
+        alone = trainer.evaluate(dataset)
+        torch.manual_seed(0)
+        by_name = trainer.evaluate({name: dataset})
+        for key in ("reward", "max@2", "loss"):
+            assert by_name[f"eval_{name}_{key}"] == alone[f"eval_{key}"]
+            assert f"eval_{name}_{key}" in logged
+        assert "eval_reward" not in by_name
+    assert "eval_reward" not in logged
+    assert "reward" in logged
 
 
 @pytest.mark.parametrize(

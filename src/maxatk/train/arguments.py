@@ -11,9 +11,14 @@ from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, IterableDataset, Value
 from torch import nn
-from transformers import AutoConfig, PretrainedConfig
+from transformers import (
+    AutoConfig,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+    ProcessorMixin,
+)
 from trl import GRPOTrainer
 
 from maxatk.check import require
@@ -25,6 +30,8 @@ from maxatk.train.signal_groups import refuse_irreplaceable
 from maxatk.train.start_checks import check_model, check_prompts
 from maxatk.training.group_log import GROUPS, refuse_other_file
 from maxatk.verifier.rewards import ENVIRONMENTS
+
+_READERS = (PreTrainedTokenizerBase, ProcessorMixin)
 
 
 def by_name(*given: Any, **others: Any) -> Mapping[str, Any]:
@@ -56,11 +63,18 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
         refuse_irreplaceable(dataset, environments)
     if config.log_groups:
         refuse_other_file(Path(config.output_dir) / GROUPS)
+    adapter = arguments.get("peft_config")
+    is_adapter = adapter is None or hasattr(adapter, "peft_type")
+    require(is_adapter, "peft_config", "a config of peft, such as its LoraConfig", adapter)
+    processing = arguments.get("processing_class")
+    reads_text = processing is None or isinstance(processing, _READERS)
+    require(
+        reads_text, "processing_class", "a tokenizer or a processor of transformers", processing
+    )
     if config.rollouts == "own":
-        adapter = arguments.get("peft_config")
         own_rollouts.refuse_arguments(
             rollout_func=arguments.get("rollout_func"),
-            processing_class=arguments.get("processing_class"),
+            processing_class=processing,
             adapters=[] if adapter is None else [adapter],
         )
     _check_model(config, arguments["model"])
@@ -93,6 +107,26 @@ def _check_dataset(dataset: Any, *, called: str, has_environment: bool) -> None:
         raise InvalidValueError(
             f"{called}: has no column 'prompt'; it has {', '.join(columns) or 'none'}"
         )
+    if isinstance(dataset, Dataset) and columns is not None and "prompt" in columns:
+        _check_prompt_column(dataset, called=called)
+
+
+def _check_prompt_column(dataset: Dataset, *, called: str) -> None:
+    """Refuse prompts that TRL cannot read: other values than texts or lists of messages, and None.
+
+    The kind of a column is known, and how often it is None: no row is read.
+    """
+    kind = dataset.features["prompt"]
+    allowed = "texts or lists of messages"
+    # Only a column of single values says for sure that it has neither.
+    if isinstance(kind, Value) and len(dataset) > 0:
+        require("string" in kind.dtype, f"{called}: prompt", allowed, kind.dtype)
+    # Rows of a selection are some of the table's: their prompts alone are looked at.
+    column = dataset.data.column("prompt")
+    if column.null_count:
+        absent = [row for row, prompt in enumerate(dataset["prompt"]) if prompt is None]
+        rows = f"None in {len(absent)} rows, the first of them {absent[:1]}"
+        require(not absent, f"{called}: prompt", f"{allowed} in every row", rows)
 
 
 def _columns_of(dataset: Any) -> Sequence[str] | None:

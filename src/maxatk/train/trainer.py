@@ -82,6 +82,7 @@ class MaxAtKTrainer(ResumingTrainer):
         self._arguments = by_name(model, functions, args, train_dataset, *more, **others)
         check_arguments(args, self._arguments)
         super().__init__(model, functions, args, train_dataset, *more, **others)
+        self._evaluated = ""  # the name of the evaluation set, of several
         self._record_callback: RecordCallback | None = None
         if args.log_groups:
             self._record_callback = RecordCallback()
@@ -127,6 +128,23 @@ class MaxAtKTrainer(ResumingTrainer):
         if dataset is not None:  # which TRL refuses
             check_evaluation(self.args, dataset, self._arguments)
         return super().get_eval_dataloader(eval_dataset)
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Evaluate as TRL does; of sets by name every metric has the name of its set."""
+        self._evaluated = metric_key_prefix.removeprefix("eval").removeprefix("_")
+        result: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        return result
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log as TRL does, which calls the metrics of every evaluation set `eval_` alike."""
+        if self._evaluated and not self.model.training:
+            of_set = self._metrics["eval"]
+            named = {f"{self._evaluated}_{name}": values for name, values in of_set.items()}
+            of_set.clear()
+            of_set.update(named)
+        super().log(logs, start_time)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Take TRL's training step and log its seconds without sampling, rewards and refresh."""
