@@ -22,6 +22,10 @@ from .conftest import config
         ({"method": "bon_loo"}, r"method: unknown value 'bon_loo'.*did you mean 'bon_loo1'"),
         ({"k": 5}, r"k: must be a whole number from 1 to num_generations \(4\).*got 5"),
         ({"num_generations": 3, "k": 2}, r"num_generations: 3 does not divide .* 8 .*2, 4, 8"),
+        (
+            {"num_generations": 4, "per_device_train_batch_size": 10**12 + 1},
+            r"num_generations: 4 does not divide .* 1000000000001 .*allowed: 73, 137",
+        ),
         ({"num_generations": 1, "k": 1}, r"num_generations: 1 .*allowed: 2, 4, 8"),
         ({"num_generations": None}, r"num_generations: must be an integer of 1 or more, got None"),
         ({"per_device_train_batch_size": 0}, r"per_device_train_batch_size: must be an integer"),
