@@ -6,6 +6,7 @@ Every case has weights that cannot be loaded: whoever looks at an argument after
 import functools
 
 import pytest
+import torch
 from datasets import Dataset, IterableDataset
 from peft import PromptTuningConfig
 from safetensors import SafetensorError
@@ -17,7 +18,7 @@ from maxatk.rewards.reward import Reward, RewardPart
 from maxatk.train import MaxAtKTrainer
 from maxatk.training.group_log import GROUPS
 
-from .conftest import config, text_reward
+from .conftest import SpyTrainer, config, text_reward
 
 
 def other_reward(completions, **_):
@@ -55,6 +56,11 @@ def test_functions_that_name_columns_of_the_data_set_are_taken(start):
     stream = IterableDataset.from_generator(lambda: ({"prompt": "1"} for _ in range(4)))
     asked = Dataset.from_dict({"question": ["1"] * 4})
     made = asked.with_transform(lambda rows: {"prompt": rows["question"], "answer": ["1"]})
+    talks = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 4)
+    selected = Dataset.from_dict({"prompt": [None, *"1234"]}).select(range(1, 5))
+    for dataset in (talks, selected):
+        with pytest.raises(SafetensorError):
+            start({"train_dataset": dataset})
     for dataset in (stream, made):  # whose columns nobody knows
         with pytest.raises(SafetensorError):
             start({"reward_funcs": of_answers, "train_dataset": dataset})
@@ -112,7 +118,7 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
         (
             {"reward_funcs": [text_reward, of_answers]},
             {},
-            r"reward_funcs: of_answers: missing .*'answer'; it is called with prompts, completions",
+            r"reward_funcs: of_answers: missing .*'answer'; with train_dataset it is called",
         ),
         (
             {
@@ -141,6 +147,39 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
             {"per_device_eval_batch_size": 6},
             r"per_device_eval_batch_size: .* 6 completions, is a multiple of the 4 .*got 6",
         ),
+        (
+            {"eval_dataset": Dataset.from_dict({"question": ["1"]})},
+            {},
+            r"eval_dataset: has no column 'prompt'; it has question",
+        ),
+        (
+            {"eval_dataset": {"easy": Dataset.from_dict({"prompt": []})}},
+            {},
+            r"eval_dataset\['easy'\]: must be a set of one prompt or more",
+        ),
+        ({"eval_dataset": [{"prompt": "1"}]}, {}, r"eval_dataset: must be a Dataset"),
+        (
+            {
+                "reward_funcs": of_answers,
+                "train_dataset": Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4}),
+                "eval_dataset": Dataset.from_dict({"prompt": ["1"]}),
+            },
+            {},
+            r"of_answers: missing .*'answer'; with eval_dataset it is called with prompts",
+        ),
+        (
+            {"train_dataset": Dataset.from_dict({"prompt": list(range(4))})},
+            {},
+            r"train_dataset: prompt: must be texts or lists of messages, got 'int64'",
+        ),
+        (
+            {"train_dataset": Dataset.from_dict({"prompt": ["1", None, "2", "3"]})},
+            {},
+            r"train_dataset: prompt: must be .* in every row, got 'None in 1 rows, .*\[1\]",
+        ),
+        ({"peft_config": {"r": 2}}, {}, r"peft_config: must be a config of peft.*got {'r': 2}"),
+        ({"peft_config": {"r": 2}}, {"rollouts": "own"}, r"peft_config: must be a config of peft"),
+        ({"processing_class": "gpt2"}, {}, r"processing_class: must be a tokenizer or a proc"),
         ({"rollout_func": print}, {"rollouts": "own"}, r"rollout_func: must be None"),
         (
             {"peft_config": PromptTuningConfig(num_virtual_tokens=2)},
@@ -152,6 +191,74 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
 def test_an_argument_is_refused_before_the_weights(start, arguments, settings, message):
     with pytest.raises(InvalidValueError, match=message):
         start(arguments, **settings)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "message"),
+    [
+        ({"prompt": ["1"]}, {"per_device_eval_batch_size": 6}, r"per_device_eval_batch_size: "),
+        ({"question": ["1"]}, {}, r"eval_dataset: has no column 'prompt'"),
+        ({"prompt": ["1"]}, {}, r"of_answers: missing .*'answer'; with eval_dataset"),
+    ],
+)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_set_that_comes_after_the_training_is_refused_before_it_is_sampled(
+    model_folder, tmp_path, rows, changes, message, is_named
+):
+    answered = Dataset.from_dict({"prompt": ["1"] * 4, "answer": ["1"] * 4})
+    trainer = SpyTrainer(
+        model=str(model_folder),
+        reward_funcs=of_answers,
+        args=config(tmp_path, **changes),
+        train_dataset=answered,
+    )
+    other = Dataset.from_dict(rows)
+    with pytest.raises(InvalidValueError, match=message):
+        trainer.evaluate({"other": other} if is_named else other)
+    assert trainer.generations == []
+
+
+def test_metrics_of_sets_by_name_have_the_name_of_the_set(model_folder, prompts, tmp_path):
+    few = prompts.select(range(2))
+    more = prompts.select(range(2, 8))
+    trainer = MaxAtKTrainer(
+        model=str(model_folder),
+        reward_funcs=text_reward,
+        args=config(tmp_path, eval_strategy="steps", eval_steps=1, max_steps=1),
+        train_dataset=prompts,
+        eval_dataset={"few": few, "more": more},
+    )
+    trainer.train()
+    logged = {name: value for row in trainer.state.log_history for name, value in row.items()}
+    for name, dataset in {"few": few, "more": more}.items():
+        torch.manual_seed(0)
+        alone = trainer.evaluate(dataset)
+        torch.manual_seed(0)
+        by_name = trainer.evaluate({name: dataset})
+        for key in ("reward", "max@2", "loss"):
+            assert by_name[f"eval_{name}_{key}"] == alone[f"eval_{key}"]
+            assert f"eval_{name}_{key}" in logged
+        assert "eval_reward" not in by_name
+    assert "eval_reward" not in logged
+    assert "reward" in logged
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("MULTI_CPU", "fsdp: must be left out on a CPU, where accelerate runs DDP"),
+        ("NO", "use_cpu: must be True for 2 processes without a GPU, each of which"),
+    ],
+)
+def test_a_launch_that_was_not_meant_is_refused(
+    broken_weights, prompts, tmp_path, monkeypatch, kind, message
+):
+    settings = config(tmp_path)
+    monkeypatch.setattr(settings.distributed_state, "distributed_type", kind)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(InvalidValueError, match=message):
+        MaxAtKTrainer(str(broken_weights), text_reward, settings, prompts)
 
 
 def test_rewards_of_one_name_are_warned_of(start):

@@ -22,6 +22,10 @@ from .conftest import config
         ({"method": "bon_loo"}, r"method: unknown value 'bon_loo'.*did you mean 'bon_loo1'"),
         ({"k": 5}, r"k: must be a whole number from 1 to num_generations \(4\).*got 5"),
         ({"num_generations": 3, "k": 2}, r"num_generations: 3 does not divide .* 8 .*2, 4, 8"),
+        (
+            {"num_generations": 4, "per_device_train_batch_size": 10**12 + 1},
+            r"num_generations: 4 does not divide .* 1000000000001 .*allowed: 73, 137",
+        ),
         ({"num_generations": 1, "k": 1}, r"num_generations: 1 .*allowed: 2, 4, 8"),
         ({"num_generations": None}, r"num_generations: must be an integer of 1 or more, got None"),
         ({"per_device_train_batch_size": 0}, r"per_device_train_batch_size: must be an integer"),
@@ -83,11 +87,25 @@ from .conftest import config
         ({"epsilon": "0.2"}, r"epsilon: must be finite and not negative, got '0\.2'"),
         ({"top_p": 1.5}, r"top_p: must be above 0 and at most 1, got 1\.5"),
         ({"min_p": 2.0}, r"min_p: must be from 0 to 1, got 2\.0"),
+        ({"seed": 2**40}, r"seed: must be a whole number from 0 to 4,294,967,295, got 1099"),
+        ({"seed": -1}, r"seed: must be a whole number from 0 to"),
+        ({"seed": 1.5}, r"seed: must be a whole number from 0 to"),
+        ({"data_seed": 2**70}, r"data_seed: must be a whole number from 0 to"),
+        ({"top_k": 2**70}, r"top_k: must be a whole number from -1 to 2,147,483,647"),
+        ({"generation_kwargs": {"top_k": 2**70}}, r"generation_kwargs\.top_k: must be a whole"),
+        ({"num_iterations": 2**70}, r"num_iterations: must be a whole number from 1 to"),
+        ({"max_completion_length": 2**70}, r"max_completion_length: must be a whole number"),
+        ({"pad_to_multiple_of": 0}, r"pad_to_multiple_of: must be a whole number from 1 to"),
+        ({"dataloader_num_workers": 2**40}, r"dataloader_num_workers: .* from 0 to 1,024"),
     ],
 )
 def test_values_that_are_not_allowed_are_refused(tmp_path, changes, message):
     with pytest.raises(InvalidValueError, match=message):
         config(tmp_path, **changes)
+
+
+def test_the_largest_seed_is_taken(tmp_path):
+    assert config(tmp_path, seed=2**32 - 1, top_k=-1, pad_to_multiple_of="auto").seed == 2**32 - 1
 
 
 def test_everything_that_the_objective_does_not_allow_is_said_at_once(tmp_path):

@@ -162,6 +162,11 @@ def test_stored_samples_are_distilled(recipe, tmp_path):
         ({"trainer": {"packing": True}}, InvalidValueError, "trainer.packing: is set by the run"),
         ({"trainer": {"loss_type": "dft"}}, InvalidValueError, "loss_type: is set by the run"),
         ({"trainer": {"padding_free": True}}, InvalidValueError, "padding_free: is set by the run"),
+        (
+            {"trainer": {"seed": 2**40, "use_cpu": True}},
+            InvalidValueError,
+            "seed: must be a whole number from 0",
+        ),
         ({"trainer": {"learning_rat": 1}}, InvalidValueError, "learning_rate"),
     ],
 )

@@ -6,20 +6,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 from safetensors.torch import load_file
 
 import maxatk
-from maxatk.errors import InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
-from maxatk.train.start_checks import check_processes
 from processes import family, kill, patience
 
-from .conftest import PROMPTS, config
+from .conftest import PROMPTS
 
 RECIPES = Path(maxatk.__file__).parent / "recipes" / "accelerate"
 PATCH = Path(__file__).parent / "fsdp_on_cpu"
@@ -121,18 +118,3 @@ def test_split_groups_with_a_penalty_and_an_adapter_train(launch, tmp_path):
     finished(launch("split", peft={"r": 4, "target_modules": "all-linear"}, **split))
     assert (tmp_path / "split" / "adapter" / "adapter_model.safetensors").is_file()
     assert load_file(tmp_path / "split" / "model.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("MULTI_CPU", "fsdp: must be left out on a CPU, where accelerate runs DDP"),
-        ("NO", "use_cpu: must be True for 2 processes without a GPU, each of which"),
-    ],
-)
-def test_what_accelerate_would_not_shard_is_refused(tmp_path, monkeypatch, kind, message):
-    settings = config(tmp_path)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(InvalidValueError, match=message):
-        check_processes(settings, SimpleNamespace(distributed_type=kind))

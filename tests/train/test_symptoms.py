@@ -144,6 +144,21 @@ def test_a_training_that_helps_its_own_prompts_alone_is_found(memorized):
     assert "memorizing" not in found_in(of_all)
 
 
+def test_a_training_that_helps_on_one_of_several_sets_does_not_memorize(memorized):
+    of_its_own, of_all = memorized
+
+    def with_sets(log, **names):
+        return [{names.get(key, key): value for key, value in row.items()} for row in log]
+
+    of_one_set = with_sets(of_its_own, **{"eval_max@1": "eval_hard_max@1"})
+    assert "held out 0." in found_in(of_one_set)["memorizing"]
+    assert "memorizing" not in found_in([*of_one_set, *held_out_rows(of_all)])
+
+
+def held_out_rows(log):
+    return [{"eval_easy_max@1": row["eval_max@1"]} for row in log if "eval_max@1" in row]
+
+
 def test_a_training_without_a_fault_breaks_none(logged):
     sound = {"max_completion_length": 360, "learning_rate": 1e-4, "num_generations": 8}
     assert found_in(logged(**sound)) == {}

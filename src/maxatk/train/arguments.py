@@ -11,20 +11,27 @@ from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, IterableDataset, Value
 from torch import nn
-from transformers import AutoConfig, PretrainedConfig
+from transformers import (
+    AutoConfig,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+    ProcessorMixin,
+)
 from trl import GRPOTrainer
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.train import own_rollouts
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.reward_arguments import check_rewards
+from maxatk.train.reward_arguments import check_calls, check_rewards
 from maxatk.train.signal_groups import refuse_irreplaceable
 from maxatk.train.start_checks import check_model, check_prompts
 from maxatk.training.group_log import GROUPS, refuse_other_file
 from maxatk.verifier.rewards import ENVIRONMENTS
+
+_READERS = (PreTrainedTokenizerBase, ProcessorMixin)
 
 
 def by_name(*given: Any, **others: Any) -> Mapping[str, Any]:
@@ -40,42 +47,86 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
     """
     environments = arguments.get("environment_factory")
     dataset = arguments.get("train_dataset")
-    _check_dataset(config, dataset, has_environment=bool(environments))
-    if arguments.get("eval_dataset") is not None:
-        _check_evaluation(config)
-    check_rewards(
-        config,
+    if dataset is not None or not environments:  # otherwise the environment has the prompts
+        _check_dataset(dataset, called="train_dataset", has_environment=bool(environments))
+    if isinstance(dataset, Sized):
+        check_prompts(config, len(dataset), called="train_dataset")
+    check_rewards(config, arguments.get("reward_funcs"), has_environment=bool(environments))
+    check_calls(
         arguments.get("reward_funcs"),
-        columns=_columns_for_rewards(config, arguments),
-        has_environment=bool(environments),
+        _columns_for_rewards(config, dataset, arguments),
+        called="train_dataset",
     )
+    if arguments.get("eval_dataset") is not None:
+        check_evaluation(config, arguments["eval_dataset"], arguments)
     if config.groups_with_signal:
         refuse_irreplaceable(dataset, environments)
     if config.log_groups:
         refuse_other_file(Path(config.output_dir) / GROUPS)
+    adapter = arguments.get("peft_config")
+    is_adapter = adapter is None or hasattr(adapter, "peft_type")
+    require(is_adapter, "peft_config", "a config of peft, such as its LoraConfig", adapter)
+    processing = arguments.get("processing_class")
+    reads_text = processing is None or isinstance(processing, _READERS)
+    require(
+        reads_text, "processing_class", "a tokenizer or a processor of transformers", processing
+    )
     if config.rollouts == "own":
-        adapter = arguments.get("peft_config")
         own_rollouts.refuse_arguments(
             rollout_func=arguments.get("rollout_func"),
-            processing_class=arguments.get("processing_class"),
+            processing_class=processing,
             adapters=[] if adapter is None else [adapter],
         )
     _check_model(config, arguments["model"])
 
 
-def _check_dataset(config: MaxAtKConfig, dataset: Any, *, has_environment: bool) -> None:
-    if has_environment and dataset is None:  # the environment has the prompts
-        return
+def check_evaluation(config: MaxAtKConfig, datasets: Any, arguments: Mapping[str, Any]) -> None:
+    """Refuse an evaluation set, or one of several by name, on which an evaluation would fail.
+
+    `arguments` are those of the trainer, by name. Raises InvalidValueError.
+    """
+    _check_evaluation_batch(config)
+    has_environment = bool(arguments.get("environment_factory"))
+    dataset_of = {"eval_dataset": datasets}
+    if isinstance(datasets, Mapping):
+        dataset_of = {f"eval_dataset[{name!r}]": dataset for name, dataset in datasets.items()}
+    for called, dataset in dataset_of.items():
+        _check_dataset(dataset, called=called, has_environment=has_environment)
+        if isinstance(dataset, Sized):
+            require(len(dataset) > 0, called, "a set of one prompt or more", dataset)
+        columns = _columns_for_rewards(config, dataset, arguments)
+        check_calls(arguments.get("reward_funcs"), columns, called=called)
+
+
+def _check_dataset(dataset: Any, *, called: str, has_environment: bool) -> None:
     is_dataset = isinstance(dataset, (Dataset, IterableDataset))
     allowed = "a Dataset or an IterableDataset of the package datasets"
-    require(is_dataset, "train_dataset", allowed, dataset)
+    require(is_dataset, called, allowed, dataset)
     columns = _columns_of(dataset)
     if not has_environment and columns is not None and "prompt" not in columns:
         raise InvalidValueError(
-            f"train_dataset: has no column 'prompt'; it has {', '.join(columns) or 'none'}"
+            f"{called}: has no column 'prompt'; it has {', '.join(columns) or 'none'}"
         )
-    if isinstance(dataset, Sized):
-        check_prompts(config, len(dataset), called="train_dataset")
+    if isinstance(dataset, Dataset) and columns is not None and "prompt" in columns:
+        _check_prompt_column(dataset, called=called)
+
+
+def _check_prompt_column(dataset: Dataset, *, called: str) -> None:
+    """Refuse prompts that TRL cannot read: other values than texts or lists of messages, and None.
+
+    The kind of a column is known, and how often it is None: no row is read.
+    """
+    kind = dataset.features["prompt"]
+    allowed = "texts or lists of messages"
+    # Only a column of single values says for sure that it has neither.
+    if isinstance(kind, Value) and len(dataset) > 0:
+        require("string" in kind.dtype, f"{called}: prompt", allowed, kind.dtype)
+    # Rows of a selection are some of the table's: their prompts alone are looked at.
+    column = dataset.data.column("prompt")
+    if column.null_count:
+        absent = [row for row, prompt in enumerate(dataset["prompt"]) if prompt is None]
+        rows = f"None in {len(absent)} rows, the first of them {absent[:1]}"
+        require(not absent, f"{called}: prompt", f"{allowed} in every row", rows)
 
 
 def _columns_of(dataset: Any) -> Sequence[str] | None:
@@ -88,10 +139,10 @@ def _columns_of(dataset: Any) -> Sequence[str] | None:
 
 
 def _columns_for_rewards(
-    config: MaxAtKConfig, arguments: Mapping[str, Any]
+    config: MaxAtKConfig, dataset: Any, arguments: Mapping[str, Any]
 ) -> Sequence[str] | None:
     """Return the columns that reward functions are called with, None where nobody knows them."""
-    columns = _columns_of(arguments.get("train_dataset"))
+    columns = _columns_of(dataset)
     if columns is None or arguments.get("rollout_func"):  # which may add some
         return None
     if config.remove_unused_columns:  # TRL keeps these alone
@@ -99,7 +150,7 @@ def _columns_for_rewards(
     return [*columns, ENVIRONMENTS] if arguments.get("environment_factory") else columns
 
 
-def _check_evaluation(config: MaxAtKConfig) -> None:
+def _check_evaluation_batch(config: MaxAtKConfig) -> None:
     """Refuse batches of an evaluation that split groups, which TRL does for one by steps alone."""
     samples = config.num_generations_eval or config.num_generations
     rows = config.per_device_eval_batch_size * config.world_size

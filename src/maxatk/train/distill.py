@@ -31,6 +31,7 @@ from maxatk.settings import from_mapping
 from maxatk.train.folder import alone_in, finished, fit, out_folder
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
+from maxatk.train.unread_settings import check_numbers
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 # What the weighed loss is made for: a sample a row, and its likelihood.
@@ -142,7 +143,9 @@ def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     """Return the settings of TRL's trainer; raise InvalidValueError for one that is not allowed."""
     of_run = {"output_dir": str(out), "remove_unused_columns": False, **_LOSS}
     of_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut samples at 1024 tokens
-    return trainer_settings(SFTConfig, of_recipe, of_run)
+    config = trainer_settings(SFTConfig, of_recipe, of_run)
+    check_numbers(config)
+    return config
 
 
 def _round(

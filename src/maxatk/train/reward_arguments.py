@@ -31,13 +31,11 @@ def check_rewards(
     config: MaxAtKConfig,
     reward_funcs: Any,
     *,
-    columns: Sequence[str] | None,
     has_environment: bool,
 ) -> None:
-    """Refuse reward functions that TRL cannot call, or that settings do not go with.
+    """Refuse what is no reward function, or what settings do not go with.
 
-    `columns` are those that TRL calls them with beside its own, None where nobody knows them. An
-    environment may bring a reward function of its own, which nobody knows before the trainer has
+    An environment may bring a reward function of its own, which nobody knows before the trainer has
     made one: with an environment the names and the number of rewards are left to the trainer.
     """
     functions = _as_functions(reward_funcs)
@@ -47,8 +45,6 @@ def check_rewards(
         require(is_reward, "reward_funcs", allowed, function)
     refuse_best_of(functions)
     _check_weights(config.reward_weights, len(functions))
-    if columns is not None:
-        _check_calls(functions, columns)
     if not has_environment:
         allowed = "a reward function, or several, unless an environment has get_reward"
         require(bool(functions), "reward_funcs", allowed, None)
@@ -77,11 +73,16 @@ def _as_functions(reward_funcs: Any) -> list[Any]:
     return reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
 
 
-def _check_calls(functions: Sequence[Any], columns: Sequence[str]) -> None:
-    """Refuse functions that TRL could not call by the names of arguments, once it has sampled."""
+def check_calls(reward_funcs: Any, columns: Sequence[str] | None, *, called: str) -> None:
+    """Refuse functions that TRL could not call by the names of arguments, once it has sampled.
+
+    `columns` are those of the data set `called` so, None where nobody knows them.
+    """
+    if columns is None:
+        return
     of_rows = [name for name in columns if name not in ("prompt", "completion")]
     named = dict.fromkeys([*_GIVEN_TO_REWARDS, *of_rows])
-    for function in functions:
+    for function in _as_functions(reward_funcs):
         if isinstance(function, (str, nn.Module)):
             continue
         try:
@@ -92,9 +93,9 @@ def _check_calls(functions: Sequence[Any], columns: Sequence[str]) -> None:
             signature.bind(**named)
         except TypeError as error:
             raise InvalidValueError(
-                f"reward_funcs: {_name_of(function)}: {error}; it is called with "
-                f"{', '.join(named)}; allowed: a function that names some of them and takes the "
-                "others as **columns"
+                f"reward_funcs: {_name_of(function)}: {error}; with {called} it is "
+                f"called with {', '.join(named)}; allowed: a function that names some of them "
+                "and takes the others as **columns"
             ) from error
 
 

@@ -17,6 +17,8 @@ from maxatk.train.unread_settings import check_cispo, check_generation, check_nu
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
+_LARGEST_NAMED = 1024  # group size that a refusal names: all those of a typing error take minutes
+
 _COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
 _COUNTS_OR_NONE = (
     "steps_per_generation",
@@ -82,13 +84,14 @@ def _check_geometry(config: Any) -> None:
     steps = config.steps_per_generation or config.gradient_accumulation_steps
     batch = config.generation_batch_size or config.per_device_train_batch_size * processes * steps
     if config.num_generations < 2 or batch % config.num_generations:
-        allowed = [n for n in range(2, batch + 1) if batch % n == 0]
+        largest = min(batch, _LARGEST_NAMED)
+        allowed = [n for n in range(2, largest + 1) if batch % n == 0]
         raise InvalidValueError(
             f"num_generations: {config.num_generations} does not divide the rollout batch of "
             f"{batch} completions (per_device_train_batch_size "
             f"{config.per_device_train_batch_size} x {processes} processes x "
             f"steps_per_generation {steps}, unless generation_batch_size is given); "
-            f"allowed: {', '.join(map(str, allowed)) or 'none, the batch is too small'}"
+            f"allowed: {', '.join(map(str, allowed)) or 'none of this batch'}"
         )
 
 

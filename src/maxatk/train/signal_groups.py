@@ -91,10 +91,13 @@ class Draw:
             self.signal[owner, silent] = True
             if owner == process:
                 self._put_lists(fresh, to=silent * n, source=speaking * n)
+            # Scores are those of all processes, each of which has as many rows as this one.
+            first_row = owner * len(self.rows) + silent * n
+            first_fresh_row = owner * len(fresh.rows) + speaking * n
             self._put_scores(
-                fresh,
-                to=owner * len(self.rows) + silent * n,
-                source=owner * len(fresh.rows) + speaking * n,
+                fresh.scored,
+                to=slice(first_row, first_row + n),
+                source=slice(first_fresh_row, first_fresh_row + n),
             )
 
     def _put_lists(self, fresh: Draw, *, to: int, source: int) -> None:
@@ -102,12 +105,16 @@ class Draw:
         for name in ("rows", "prompts", "generated"):
             put_rows(getattr(self, name), getattr(fresh, name), to, source, self.group_size)
 
-    def _put_scores(self, fresh: Draw, *, to: int, source: int) -> None:
-        """Put a fresh group into what is known of the completions of all processes."""
-        n = self.group_size
-        for name in ("texts", "last_texts", "tests", "masked", "marks"):
-            put_rows(getattr(self.scored, name), getattr(fresh.scored, name), to, source, n)
-        self.scored.scores[to : to + n] = fresh.scored.scores[source : source + n]
+    def _put_scores(self, fresh: Scored, *, to: slice, source: slice) -> None:
+        """Put the rows of a fresh group over those of a group of this draw."""
+        kept = self.scored
+        kept.scores[to] = fresh.scores[source]
+        kept.texts[to] = fresh.texts[source]
+        kept.last_texts[to] = fresh.last_texts[source]
+        kept.tests[to] = fresh.tests[source]
+        kept.masked[to] = fresh.masked[source]
+        if kept.marks is not None and fresh.marks is not None:
+            kept.marks[to] = fresh.marks[source]
 
 
 def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int]]:

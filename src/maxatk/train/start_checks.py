@@ -76,12 +76,13 @@ def check_prompts(config: Any, count: int, *, called: str) -> None:
         )
 
 
-def check_processes(config: Any, accelerator: Any) -> None:
-    """Refuse launches that accelerate would not do as they were meant, before the first rollout."""
+def check_processes(config: Any) -> None:
+    """Refuse launches that accelerate would not do as they were meant, before any weights."""
     launched = int(os.environ.get("WORLD_SIZE", "1"))
-    apart = launched > 1 and accelerator.distributed_type == "NO"
+    kind = config.distributed_state.distributed_type
+    apart = launched > 1 and kind == "NO"
     allowed = f"True for {launched} processes without a GPU, each of which would train alone"
     require(not apart, "use_cpu", allowed, config.use_cpu)
-    sharded = config.shards_weights and accelerator.distributed_type == "MULTI_CPU"
+    sharded = config.shards_weights and kind == "MULTI_CPU"
     allowed = "left out on a CPU, where accelerate runs DDP: recipes/accelerate/two_cpus.yaml"
     require(not sharded, "fsdp", allowed, config.fsdp)

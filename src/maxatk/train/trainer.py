@@ -33,7 +33,7 @@ from trl import GRPOTrainer
 from maxatk.conversations import transcript
 from maxatk.errors import InvalidValueError
 from maxatk.train import batch as batches
-from maxatk.train.arguments import by_name, check_arguments
+from maxatk.train.arguments import by_name, check_arguments, check_evaluation
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.model_card import describe_training
@@ -78,9 +78,11 @@ class MaxAtKTrainer(ResumingTrainer):
         if not isinstance(args, MaxAtKConfig):
             raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
         functions = functions_of_caller(reward_funcs)
-        check_arguments(args, by_name(model, functions, args, train_dataset, *more, **others))
+        check_processes(args)
+        self._arguments = by_name(model, functions, args, train_dataset, *more, **others)
+        check_arguments(args, self._arguments)
         super().__init__(model, functions, args, train_dataset, *more, **others)
-        check_processes(self.args, self.accelerator)
+        self._evaluated = ""  # the name of the evaluation set, of several
         self._record_callback: RecordCallback | None = None
         if args.log_groups:
             self._record_callback = RecordCallback()
@@ -114,6 +116,35 @@ class MaxAtKTrainer(ResumingTrainer):
                 stacklevel=2,
             )
         return result
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Return TRL's loader of an evaluation set, or of the one of that name.
+
+        Raises InvalidValueError for a set that TRL would fail on once it has sampled.
+        """
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(eval_dataset, str):
+            dataset = self.eval_dataset[eval_dataset]
+        if dataset is not None:  # which TRL refuses
+            check_evaluation(self.args, dataset, self._arguments)
+        return super().get_eval_dataloader(eval_dataset)
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Evaluate as TRL does; of sets by name every metric has the name of its set."""
+        self._evaluated = metric_key_prefix.removeprefix("eval").removeprefix("_")
+        result: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        return result
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log as TRL does, which calls the metrics of every evaluation set `eval_` alike."""
+        if self._evaluated and not self.model.training:
+            of_set = self._metrics["eval"]
+            named = {f"{self._evaluated}_{name}": values for name, values in of_set.items()}
+            of_set.clear()
+            of_set.update(named)
+        super().log(logs, start_time)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Take TRL's training step and log its seconds without sampling, rewards and refresh."""

@@ -15,6 +15,12 @@ class Range(NamedTuple):
 
     allowed: str
     holds: Callable[[float], bool]
+    of_integers: bool = False
+
+
+def _integers(least: int, most: int) -> Range:
+    allowed = f"a whole number from {least} to {most:,}"
+    return Range(allowed, lambda number: least <= number <= most, of_integers=True)
 
 
 _POSITIVE = Range("positive and finite", lambda number: 0 < number < math.inf)
@@ -22,10 +28,21 @@ _FROM_ZERO = Range("finite and not negative", lambda number: 0 <= number < math.
 _SHARE = Range("from 0 to 1", lambda number: 0 <= number <= 1)
 _SHARE_ABOVE_ZERO = Range("above 0 and at most 1", lambda number: 0 < number <= 1)
 
+_LARGEST_INDEX = 2**31 - 1  # of a place in a list or a tensor; beyond 64 bits they overflow
+_SEED = _integers(0, 2**32 - 1)  # NumPy, which TRL seeds too, takes no other
+_COUNT = _integers(1, _LARGEST_INDEX)
+
 RANGES: Mapping[str, Range] = {
+    "seed": _SEED,
+    "data_seed": _SEED,
+    "num_iterations": _COUNT,
+    "max_completion_length": _COUNT,
+    "pad_to_multiple_of": _COUNT,
+    "dataloader_num_workers": _integers(0, 1024),  # processes, of which torch starts all at once
     "learning_rate": _FROM_ZERO,
     "temperature": _POSITIVE,
     "top_p": _SHARE_ABOVE_ZERO,
+    "top_k": _integers(-1, _LARGEST_INDEX),
     "min_p": _SHARE,
     "repetition_penalty": _POSITIVE,
     "beta": _FROM_ZERO,
@@ -45,14 +62,17 @@ _ONE_SAMPLE_A_ROW = {"do_sample": True, "num_beams": 1, "num_return_sequences": 
 
 def check_numbers(config: Any) -> None:
     """Refuse numbers outside of their ranges, of those that the settings have."""
-    for name, (allowed, holds) in RANGES.items():
+    for name, allowed in RANGES.items():
         value = getattr(config, name, None)
-        require(value is None or _is_in(value, holds), name, allowed, value)
+        require(value is None or _is_in(value, allowed), name, allowed.allowed, value)
 
 
-def _is_in(value: Any, holds: Callable[[float], bool]) -> bool:
-    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return is_real and holds(float(value))
+def _is_in(value: Any, allowed: Range) -> bool:
+    if isinstance(value, bool):
+        return False
+    if allowed.of_integers:
+        return isinstance(value, int) and allowed.holds(value)
+    return isinstance(value, numbers.Real) and allowed.holds(float(value))
 
 
 def check_generation(config: Any) -> None:
@@ -60,8 +80,8 @@ def check_generation(config: Any) -> None:
     for name, value in (config.generation_kwargs or {}).items():
         field = f"generation_kwargs.{name}"
         if name in RANGES:
-            allowed, holds = RANGES[name]
-            require(_is_in(value, holds), field, allowed, value)
+            allowed = RANGES[name]
+            require(_is_in(value, allowed), field, allowed.allowed, value)
         if name in _ONE_SAMPLE_A_ROW:
             only = _ONE_SAMPLE_A_ROW[name]
             why = f"{only!r}: each row of a batch is one sample of the policy"

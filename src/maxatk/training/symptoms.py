@@ -33,6 +33,7 @@ MOST_WITHOUT_SIGNAL = 0.5  # share of groups; above it most of the sampling teac
 _MAX_AT_K = re.compile(r"max@(\d+)")
 _REWARD_BY_NAME = re.compile(r"rewards/(.+)/mean")
 _HELD_OUT = "eval_"
+_HELD_OUT_MAX_AT_1 = re.compile(r"eval_(?:.+_)?max@1")  # of several sets with their names
 
 # Standard errors of a fall that prompts and samples do not make by chance.
 _SURE = 2.5
@@ -186,14 +187,21 @@ def _moves(wrong: Callable[[float, float], bool]) -> Evidence:
 
 
 def _memorized(rows: Sequence[LogRow]) -> str | None:
-    held_out = values(rows, f"{_HELD_OUT}{max_at(1)}")
-    half = len(held_out) // 2
     move, sentence = _moved(rows, max_at(1))
-    if half < 2 or move < _CERTAIN:
+    if move < _CERTAIN:
         return None
-    before = float(np.mean(held_out[:half]))
-    now = float(np.mean(held_out[-half:]))
-    return None if now > before else f"{sentence}, held out {before:.3f} to {now:.3f}"
+    sentences = [sentence]
+    for key in sorted({key for row in rows for key in row if _HELD_OUT_MAX_AT_1.fullmatch(key)}):
+        held_out = values(rows, key)
+        half = len(held_out) // 2
+        if half < 2:
+            continue
+        before = float(np.mean(held_out[:half]))
+        now = float(np.mean(held_out[-half:]))
+        if now > before:  # the training helps on problems that it has not seen
+            return None
+        sentences.append(f"held out {before:.3f} to {now:.3f}")
+    return ", ".join(sentences) if len(sentences) > 1 else None
 
 
 def _part_ways(rows: Sequence[LogRow]) -> str | None:
