@@ -18,6 +18,8 @@ TYPES, TYPED = (
 )
 LIMITED = "def f(x):\n    return min(x, LIMIT)\n"
 MAIN = "a, b = map(int, input().split())\nprint(add(a, b))\n"
+FUTURE = "from __future__ import annotations\n"
+DOC = '"""Doc."""\n'
 READ = "import os\nprint(os.read(0, 9))\n"
 MAINS = "def main():\n    print(input())\n"
 GUARD = "if __name__ == '__main__':\n    main()\n"
@@ -212,6 +214,10 @@ COMPLETIONS = [
     (f"{PY}{ADD}{END}The rest:\n{PY}{MAIN}{END}", None, f"{ADD}\n{MAIN}"),
     (f"{PY}{PRIME}print(is_prime(7))\n{END}{PY}{SIEVE}{END}", "primes", SIEVE),  # it would print
     (f"{PY}n = int(input())\n{END}{PY}{LOOP}{END}", None, LOOP),  # nothing is lacking
+    (both(PRIME, FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
+    (both(FUTURE + PRIME, SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
+    (both(FUTURE + PRIME, DOC + FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{DOC}{SIEVE}"),
+    (both(ADD, FUTURE + MAIN), None, f"{FUTURE}{ADD}\n{MAIN}"),
     (f"{PY}{PRIME}{END}not needed:\n{PY}{ADD}{END}", "add", ADD),
     # a program that reads the input, and what follows it
     (f"{PY}{LOOP}{END}Example:\n{PY}print(2)\n{END}", None, LOOP),

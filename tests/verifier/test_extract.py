@@ -11,7 +11,18 @@ from maxatk.records import Problem, Sample, TestCase
 from maxatk.rewards import load_reward
 from maxatk.verifier import LANGUAGES, CodeReward, called_name, compute_score, extract_code
 from processes import patience
-from verifier.completions import ADD, COMPLETIONS, END, LOOP, MAIN, PY, SOLUTION
+from verifier.completions import (
+    ADD,
+    COMPLETIONS,
+    END,
+    FUTURE,
+    LOOP,
+    MAIN,
+    PRIME,
+    PY,
+    SIEVE,
+    SOLUTION,
+)
 
 
 @pytest.mark.parametrize(("completion", "entry_point", "program"), COMPLETIONS)
@@ -176,3 +187,17 @@ def test_a_completion_that_loops_is_wrong_and_not_without_a_reward(verifier):
         tests = [[TestCase(input="1", output="2")]]
         assert reward([""], [f"{loop}Thus:\n{PY}print(3)\n{END}"], tests=tests) == [0.0]
         assert not reward.failures
+
+
+@given(
+    helper=st.sampled_from(["", FUTURE, f"'''Helpers.'''\n{FUTURE}"]),
+    future=st.sampled_from(["", FUTURE, f'"""Doc."""\n{FUTURE}', f"{FUTURE.strip()}; x = 1  # y\r\n"]),
+    order=st.permutations([0, 1]),
+)
+def test_a_program_in_pieces_compiles_as_each_of_them_does(helper, future, order):
+    pieces = [helper + PRIME, future + SIEVE]
+    answer = "So:\n".join(f"{PY}{pieces[place]}{END}" for place in order)
+    program = extract_code(answer, "primes")
+    assert "is_prime(n):" in program
+    assert bool(helper or future) == ("annotations" in program)
+    compile(program, "program", "exec", dont_inherit=True)

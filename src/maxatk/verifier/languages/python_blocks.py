@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from maxatk.verifier.excerpts import MOST_BLOCKS, Excerpt, Lines
+from maxatk.verifier.languages.python_joined import in_one_program
 from maxatk.verifier.python_source import FILE, LONGEST, parsed
 
 # An assignment to sys.stdin reads nothing.
@@ -40,8 +41,8 @@ class Blocks:
         """
         if program not in self._names:
             return program
-        joined = self._joined(program)
-        return "\n".join(text for text in self._names if text in joined)
+        with_needed = self._joined(program)
+        return in_one_program([text for text in self._names if text in with_needed])
 
     def runs(self, program: str) -> bool:
         """Say whether a program with its helpers does more than define."""
