@@ -68,6 +68,9 @@ SIEVE_USE = "print(primes(9))\n"
 STAR = "from math import *\nprint(gcd(int(input()), 6))\n"
 PY = "```python\n"
 END = "```\n"
+QUOTES = "'''"
+TEXT = f"x = len(\n{QUOTES}python\n{QUOTES}\n)\n"
+DOCUMENTED = f"{QUOTES}\nDoc.\n{QUOTES}\n{ADD}"
 
 
 def indented(text, by="    "):
@@ -265,6 +268,18 @@ COMPLETIONS = [
     (both(ADD + MAIN, ADD), "add", ADD),  # which reads no input
     (both(WRONG, "def add(a, b):\n    return a\n"), "add", "def add(a, b):\n    return a\n"),
     (both(f"from math import gcd\n{MAIN}", STAR), None, STAR),
+    # quotes in the place of backticks
+    (f"Here:\n{QUOTES}python\n{ADD}{QUOTES}\nDone.", "add", ADD),
+    (f"Here:\n{QUOTES}python\n{LOOP}{QUOTES}\nDone.", None, LOOP),
+    (f'Here:\n"""Python3\r\n{LOOP}"""\r\nDone.', None, LOOP),
+    (f"{QUOTES}python\n{ADD}{QUOTES}", "add", ADD),
+    (f"1. So:\n   {QUOTES}py\n{indented(LOOP, '   ')}   {QUOTES}\n2. Done", None, LOOP),
+    (f"Here:\n{QUOTES}python\n{QUOTES}\nDoc.\n{QUOTES}\n{ADD}{QUOTES}\n", "add", DOCUMENTED),
+    (f"Here:\n{QUOTES}python\n{ADD}{QUOTES}\nUse:\n{QUOTES}python\n{USE}{QUOTES}", "add", ADD),
+    (f"Here:\n{QUOTES}python\n{ADD}", "add", ADD),
+    (f"Here:\n{QUOTES}python\ndef add(:\n{QUOTES}\nDone.", None, "def add(:\n"),
+    (f"{TEXT}{LOOP}", None, f"{TEXT}{LOOP}"),
+    (f"{PY}{TEXT}{END}", None, TEXT),
     # blocks in other wrapping
     (f"````markdown\nHere it is:\n{PY}{LOOP}{END}Done.\n````\n", None, LOOP),
     (f"```markdown\nHere it is:\n{PY}{LOOP}{END}Done.\n```\n", None, LOOP),

@@ -147,8 +147,12 @@ CHAIN = "".join(f"{PY}def f{i}(x):\n    return f{i + 1}(x)\n{END}" for i in rang
         PY + "x = 1\n" * 100_000 + "s = '''\n" + "``` Some words.\n" * 50_000,
         "``` Some words.\n" * 50_000,
         f"{PY}{PY}" * 20_000,
+        "Here:\n" + "'''python\n" * 50_000,
+        "Here:\n" + "'''python\nx = (\n'''\n" * 5_000,
+        "Here:\n'''python\n" + "'''\n" * 50_000,
+        f"{PY}from a import add\nadd()\n{END}" * 5_000 + f"{PY}def add(x): ...\n{END}" * 5_000,
     ],
-    ids=range(17),
+    ids=range(21),
 )
 def test_extraction_takes_linear_time(text):
     start = time.process_time()

@@ -17,7 +17,7 @@ UnfinishedThought: TypeAlias = Literal["wrong", "read"]
 """What becomes of a completion whose reasoning never ends."""
 
 # A fence that names a language.
-_MARK = re.compile(r"^[ \t]*(?:```|~~~)[ \t{.]*[A-Za-z]", re.MULTILINE)
+_MARK = re.compile(r"^[ \t]*(?:```|~~~|\'{3}|\"{3})[ \t{.]*[A-Za-z]", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
