@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -12,6 +13,8 @@ from maxatk.verifier.fences import read_fences
 from maxatk.verifier.languages import language_named, language_of_mark
 from maxatk.verifier.languages.language import Language
 from maxatk.verifier.reasoning import read_answer
+
+_log = logging.getLogger(__name__)
 
 UnfinishedThought: TypeAlias = Literal["wrong", "read"]
 """What becomes of a completion whose reasoning never ends."""
@@ -49,6 +52,42 @@ class Extracted(NamedTuple):
     program: str
     refused: Refusal | None = None
     special_token: str = ""
+
+
+class ProgramReader:
+    """Finds the programs in completions, and warns once where they hold special tokens.
+
+    Raises InvalidValueError for an unknown value of `unfinished_thought`.
+    """
+
+    def __init__(self, *, repair_truncated: bool, unfinished_thought: UnfinishedThought) -> None:
+        check_unfinished_thought(unfinished_thought)
+        self._repair_truncated = repair_truncated
+        self._unfinished_thought = unfinished_thought
+        self._has_warned = False
+
+    def program_of(
+        self, completion: str, entry_point: str | None, language: str | None = None
+    ) -> Extracted:
+        """Return the program in a completion, as `extract_code` finds it with these settings.
+
+        Where it is `refused`, a job that says so fails its tests without being run.
+        """
+        extracted = read_program(
+            completion,
+            entry_point,
+            language,
+            repair_truncated=self._repair_truncated,
+            unfinished_thought=self._unfinished_thought,
+        )
+        if extracted.special_token and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "completions hold special tokens such as %r: what follows them is cut off. Decode "
+                "with skip_special_tokens, or stop at the token",
+                extracted.special_token,
+            )
+        return extracted
 
 
 def extract_code(
