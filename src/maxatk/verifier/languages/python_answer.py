@@ -11,7 +11,18 @@ from maxatk.verifier.fences import Block, read_fences
 from maxatk.verifier.languages.python_definition import Binding, Definition
 from maxatk.verifier.python_source import is_program, longest_program
 
-_TAG = re.compile(r"^[ \t]*(?:<(answer|solution|code)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
+# The tags that an answer may stand in, as regular expressions.
+_TAGS = (
+    (r"<answer>", r"</answer>"),
+    (r"<solution>", r"</solution>"),
+    (r"<code>", r"</code>"),
+    (r"\[PYTHON\]", r"\[/PYTHON\]"),
+    (r"\[BEGIN\]", r"\[DONE\]"),  # of MBPP's prompt
+    (r"<\|begin_of_solution\|>", r"<\|end_of_solution\|>"),
+)
+_TAG = re.compile(
+    rf"^[ \t]*(?:{'|'.join(f'({opening})' for opening, _ in _TAGS)})", re.MULTILINE | re.IGNORECASE
+)
 _BEHIND_LINE = re.compile(r"(?<=\n)")
 
 
@@ -63,8 +74,8 @@ def _tagged(text: str, definition: Definition | None) -> str:
     if not openings:
         return text
     opening = openings[-1]
-    name = opening[1] or opening[2]
-    closing = re.compile(rf"</{name}>|\[/{name}\]", re.IGNORECASE).search(text, opening.end())
+    _, closing_tag = _TAGS[(opening.lastindex or 1) - 1]
+    closing = re.compile(closing_tag, re.IGNORECASE).search(text, opening.end())
     inside = textwrap.dedent(text[opening.end() : closing.start() if closing else None])
     if definition is not None and not definition.binding(inside):
         return text

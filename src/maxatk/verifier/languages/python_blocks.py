@@ -162,8 +162,20 @@ def reads_input(program: str) -> bool:
 
 
 def is_stub(node: ast.stmt) -> bool:
-    """Say whether a statement does nothing: a function without a body, a constant, an import."""
+    """Say whether a statement does nothing: a function without a body, a constant, an import.
+
+    A function that raises NotImplementedError is a template without a body.
+    """
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return all(map(is_stub, node.body))
     constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return constant or isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom))
+    return (
+        constant
+        or isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom))
+        or (isinstance(node, ast.Raise) and _is_not_implemented(node.exc))
+    )
+
+
+def _is_not_implemented(error: ast.expr | None) -> bool:
+    name = error.func if isinstance(error, ast.Call) else error
+    return isinstance(name, ast.Name) and name.id == "NotImplementedError"
