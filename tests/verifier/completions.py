@@ -18,6 +18,8 @@ TYPES, TYPED = (
 )
 LIMITED = "def f(x):\n    return min(x, LIMIT)\n"
 MAIN = "a, b = map(int, input().split())\nprint(add(a, b))\n"
+FUTURE = "from __future__ import annotations\n"
+DOC = '"""Doc."""\n'
 READ = "import os\nprint(os.read(0, 9))\n"
 MAINS = "def main():\n    print(input())\n"
 GUARD = "if __name__ == '__main__':\n    main()\n"
@@ -66,6 +68,9 @@ SIEVE_USE = "print(primes(9))\n"
 STAR = "from math import *\nprint(gcd(int(input()), 6))\n"
 PY = "```python\n"
 END = "```\n"
+QUOTES = "'''"
+TEXT = f"x = len(\n{QUOTES}python\n{QUOTES}\n)\n"
+DOCUMENTED = f"{QUOTES}\nDoc.\n{QUOTES}\n{ADD}"
 
 
 def indented(text, by="    "):
@@ -199,6 +204,8 @@ COMPLETIONS = [
     (f"{PY}{ADD}{END}Its signature is:\n{PY}def add(a, b): ...\n{END}", "add", ADD),
     (f"{PY}{ADD}{END}that is\n```\ndef add(a, b):\n{END}", "add", ADD),
     (f"{PY}def add(a, b):\n    pass\n{END}becomes\n{PY}{ADD}{END}", "add", ADD),
+    (both(ADD, "def add(a, b):\n    raise NotImplementedError\n"), "add", ADD),
+    (both(ADD, "def add(a, b):\n    'Add.'\n    raise NotImplementedError('x')\n"), "add", ADD),
     (f"{PY}def add(a, b): ...\n{END}", "add", "def add(a, b): ...\n"),
     ("```\ndef adder(): 1\n```\n```\nx\n```", "add", "x\n"),
     ("```\ndef a(): 1\n```\n```\nx\n```", "[", "x\n"),
@@ -212,6 +219,10 @@ COMPLETIONS = [
     (f"{PY}{ADD}{END}The rest:\n{PY}{MAIN}{END}", None, f"{ADD}\n{MAIN}"),
     (f"{PY}{PRIME}print(is_prime(7))\n{END}{PY}{SIEVE}{END}", "primes", SIEVE),  # it would print
     (f"{PY}n = int(input())\n{END}{PY}{LOOP}{END}", None, LOOP),  # nothing is lacking
+    (both(PRIME, FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
+    (both(FUTURE + PRIME, SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
+    (both(FUTURE + PRIME, DOC + FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{DOC}{SIEVE}"),
+    (both(ADD, FUTURE + MAIN), None, f"{FUTURE}{ADD}\n{MAIN}"),
     (f"{PY}{PRIME}{END}not needed:\n{PY}{ADD}{END}", "add", ADD),
     # a program that reads the input, and what follows it
     (f"{PY}{LOOP}{END}Example:\n{PY}print(2)\n{END}", None, LOOP),
@@ -259,6 +270,18 @@ COMPLETIONS = [
     (both(ADD + MAIN, ADD), "add", ADD),  # which reads no input
     (both(WRONG, "def add(a, b):\n    return a\n"), "add", "def add(a, b):\n    return a\n"),
     (both(f"from math import gcd\n{MAIN}", STAR), None, STAR),
+    # quotes in the place of backticks
+    (f"Here:\n{QUOTES}python\n{ADD}{QUOTES}\nDone.", "add", ADD),
+    (f"Here:\n{QUOTES}python\n{LOOP}{QUOTES}\nDone.", None, LOOP),
+    (f'Here:\n"""Python3\r\n{LOOP}"""\r\nDone.', None, LOOP),
+    (f"{QUOTES}python\n{ADD}{QUOTES}", "add", ADD),
+    (f"1. So:\n   {QUOTES}py\n{indented(LOOP, '   ')}   {QUOTES}\n2. Done", None, LOOP),
+    (f"Here:\n{QUOTES}python\n{QUOTES}\nDoc.\n{QUOTES}\n{ADD}{QUOTES}\n", "add", DOCUMENTED),
+    (f"Here:\n{QUOTES}python\n{ADD}{QUOTES}\nUse:\n{QUOTES}python\n{USE}{QUOTES}", "add", ADD),
+    (f"Here:\n{QUOTES}python\n{ADD}", "add", ADD),
+    (f"Here:\n{QUOTES}python\ndef add(:\n{QUOTES}\nDone.", None, "def add(:\n"),
+    (f"{TEXT}{LOOP}", None, f"{TEXT}{LOOP}"),
+    (f"{PY}{TEXT}{END}", None, TEXT),
     # blocks in other wrapping
     (f"````markdown\nHere it is:\n{PY}{LOOP}{END}Done.\n````\n", None, LOOP),
     (f"```markdown\nHere it is:\n{PY}{LOOP}{END}Done.\n```\n", None, LOOP),
@@ -271,6 +294,8 @@ COMPLETIONS = [
     (f"{BODY}<|endoftext|>", "add", BODY),
     (f"{BODY}<|im_end|>\n<|im_end|>", "add", BODY),
     (f"{BODY}</s>", "add", BODY),
+    (f"{ADD}<|fim_middle|>", "add", ADD),
+    (f"{ADD}<|file_sep|>b.py\n{WRONG}", "add", ADD),
     (f"{PY}{ADD}{END.strip()}<|im_end|>\n<|im_start|>user\n{PY}{WRONG}{END}", "add", ADD),
     (f"{PY}{ADD}{END}<｜end▁of▁sentence｜>{PY}{WRONG}{END}", "add", ADD),
     ("print('<|im_end|>')<|im_end|>", None, "print('<|im_end|>')"),
@@ -279,6 +304,10 @@ COMPLETIONS = [
     # tags
     (f"[PYTHON]\n{ADD}[/PYTHON]\n[TESTS]\nassert add(1, 2) == 3\n[/TESTS]", "add", ADD),
     (f"[PYTHON]\n{LOOP}[/PYTHON]", None, LOOP),
+    (f"{ADD}[DONE]\n", "add", ADD),
+    (f"[BEGIN]\n{ADD}[DONE]\nYou are", "add", ADD),
+    (f"{ADD}[DONE]\n\nYou are an expert. [BEGIN]\n{WRONG}", "add", ADD),
+    (f"<|begin_of_solution|>\n{ADD}<|end_of_solution|>", "add", ADD),
     (f"<think>\n{PY}{WRONG}{END}No.</think>\n<answer>\n{ADD}</answer>", "add", ADD),
     (f"<think>add them</think><answer>\n{PY}{ADD}{END}</answer>", "add", ADD),
     (f"<think>\n{PY}no\n{END}</think>\n{PY}yes\n{END}", None, "yes\n"),

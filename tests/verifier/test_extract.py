@@ -11,7 +11,18 @@ from maxatk.records import Problem, Sample, TestCase
 from maxatk.rewards import load_reward
 from maxatk.verifier import LANGUAGES, CodeReward, called_name, compute_score, extract_code
 from processes import patience
-from verifier.completions import ADD, COMPLETIONS, END, LOOP, MAIN, PY, SOLUTION
+from verifier.completions import (
+    ADD,
+    COMPLETIONS,
+    END,
+    FUTURE,
+    LOOP,
+    MAIN,
+    PRIME,
+    PY,
+    SIEVE,
+    SOLUTION,
+)
 
 
 @pytest.mark.parametrize(("completion", "entry_point", "program"), COMPLETIONS)
@@ -26,11 +37,40 @@ def test_the_program_is_what_a_reader_would_take(completion, entry_point, progra
         ("async  def\tadd(a, b): return a + b", "add"),
         ("class Solution:\n    def run(self): pass", "Solution().run"),
         ("add = lambda a, b: a + b", "add"),
+        ("sub, add = lambda a, b: a - b, lambda a, b: a + b", "add"),
+        ("[sub, *add] = funs", "add"),
+        ("plus = add = lambda a, b: a + b", "add"),
+        ("from operator import add", "add"),
+        ("from operator import (\n    sub,\n    add,\n)", "add"),
+        ("import operator\nfrom operator import sub as add", "add"),
+        ("if True:\n    def add(a, b): return a + b", "add"),
+        ("if fast:\n    pass\nelse:\n    add = sum", "add"),
+        ("try:\n    from operator import add\nexcept ImportError:\n    add = None", "add"),
+        ("try:\n    import numpy\nfinally:\n    def add(a, b): return a + b", "add"),
+        ("with open('x') as f:\n    class Solution:\n        pass", "Solution().run"),
     ],
 )
-def test_the_block_that_defines_the_entry_point_is_the_program(program, entry_point):
-    usage = f"{PY}{program}\n{END}For example:\n{PY}print(add(1, 2))\n{END}"
+@pytest.mark.parametrize(
+    "use", ["print(add(1, 2))", "from solution import add, Solution\nassert add(1, 2) == 3"]
+)
+def test_the_block_that_defines_the_entry_point_is_the_program(program, entry_point, use):
+    usage = f"{PY}{program}\n{END}For example:\n{PY}{use}\n{END}"
     assert extract_code(usage, entry_point) == program + "\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "add: int\nprint(add(1, 2))",
+        "text = '''\ndef add(a, b): pass\n'''\nprint(add(1, 2))",
+        "print([add for add in [3]])",
+        "from solution import *\nprint(add(1, 2))",
+        "class Test:\n    def add(self): return add(1, 2)",
+        "for add in [Mock()]:\n    print(add(1, 2))",
+    ],
+)
+def test_a_block_that_only_names_the_entry_point_does_not_define_it(use):
+    assert extract_code(f"{PY}{ADD}{END}For example:\n{PY}{use}\n{END}", "add") == ADD
 
 
 CALLS = (
@@ -107,8 +147,12 @@ CHAIN = "".join(f"{PY}def f{i}(x):\n    return f{i + 1}(x)\n{END}" for i in rang
         PY + "x = 1\n" * 100_000 + "s = '''\n" + "``` Some words.\n" * 50_000,
         "``` Some words.\n" * 50_000,
         f"{PY}{PY}" * 20_000,
+        "Here:\n" + "'''python\n" * 50_000,
+        "Here:\n" + "'''python\nx = (\n'''\n" * 5_000,
+        "Here:\n'''python\n" + "'''\n" * 50_000,
+        f"{PY}from a import add\nadd()\n{END}" * 5_000 + f"{PY}def add(x): ...\n{END}" * 5_000,
     ],
-    ids=range(17),
+    ids=range(21),
 )
 def test_extraction_takes_linear_time(text):
     start = time.process_time()
@@ -176,3 +220,19 @@ def test_a_completion_that_loops_is_wrong_and_not_without_a_reward(verifier):
         tests = [[TestCase(input="1", output="2")]]
         assert reward([""], [f"{loop}Thus:\n{PY}print(3)\n{END}"], tests=tests) == [0.0]
         assert not reward.failures
+
+
+@given(
+    helper=st.sampled_from(["", FUTURE, f"'''Helpers.'''\n{FUTURE}"]),
+    future=st.sampled_from(
+        ["", FUTURE, f'"""Doc."""\n{FUTURE}', f"{FUTURE.strip()}; x = 1  # y\r\n"]
+    ),
+    order=st.permutations([0, 1]),
+)
+def test_a_program_in_pieces_compiles_as_each_of_them_does(helper, future, order):
+    pieces = [helper + PRIME, future + SIEVE]
+    answer = "So:\n".join(f"{PY}{pieces[place]}{END}" for place in order)
+    program = extract_code(answer, "primes")
+    assert "is_prime(n):" in program
+    assert bool(helper or future) == ("annotations" in program)
+    compile(program, "program", "exec", dont_inherit=True)

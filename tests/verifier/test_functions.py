@@ -34,6 +34,24 @@ def test_values_cross_exactly(verifier, call, output):
 SOLUTION = "class Solution:\n    def pair(self, a, b=2):\n        return (a, [b])\n"
 
 
+READERS = (
+    "import sys\ndef f():\n    return sys.stdin.read()\n",
+    "import os\ndef f():\n    return os.read(0, 99).decode()\n",
+    "def f():\n    return open(0).read()\n",
+    "import os\ndef f():\n    return os.pread(0, 99, 0).decode()\n",
+    "def f():\n    try:\n        return input()\n    except EOFError:\n        return ''\n",
+    "import sys\ntext = sys.stdin.read()\ndef f():\n    return text\n",
+)
+
+
+@pytest.mark.parametrize("program", READERS)
+@pytest.mark.parametrize(
+    "test", [TestCase(call="f()", output="''"), TestCase(check="assert candidate() == ''")]
+)
+def test_a_program_that_is_called_has_no_input(verifier, program, test):
+    assert outcome(verifier, program, test, "f") is Outcome.PASSED
+
+
 @pytest.mark.parametrize(
     ("output", "compare", "expected"),
     [

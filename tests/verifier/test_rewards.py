@@ -1,5 +1,7 @@
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -107,3 +109,42 @@ def test_an_unscorable_sample_is_nan_for_verl(monkeypatch):
 def test_a_ground_truth_without_tests_is_refused(truth):
     with pytest.raises(DataError, match="ground_truth"):
         compute_score("mine", "print(1)", truth)
+
+
+BAD_CALLS = """
+code_reward(completions=None)
+code_reward(completions=["x"])
+code_reward(completions=["x"], tests=[])
+code_reward(completions=["x"], tests=[[{"input": "1"}]])
+code_reward(completions=["x"], tests=[[{"call": "f(", "output": "1"}]])
+code_reward(completions=[5], tests=[[{"input": "1", "output": "1"}]])
+code_reward(["p", "q"], ["x"], tests=[[{"input": "1", "output": "1"}]])
+code_reward(completions=["x"], tests=[[{"input": "1", "output": "1"}]], compare=["nearly"])
+binary_code_reward(completions=None)
+compute_score("d", None, [{"input": "1", "output": "1"}])
+compute_score("d", "x", "no tests")
+compute_score("d", "x", [{"call": "f()", "output": "f()"}])
+compute_score("d", "x", [{"input": "1", "output": "1"}], workers=0)
+compute_score("d", "x", [{"input": "1", "output": "1"}], unfinished_thought="maybe")
+compute_score("d", "x", [{"input": "1", "output": "1"}], sandbox="nowhere")
+"""
+
+
+def test_bad_arguments_are_refused_before_a_verifier_starts():
+    program = f"""
+import threading
+from maxatk.errors import MaxAtKError
+from maxatk.verifier import binary_code_reward, code_reward, compute_score
+for call in {BAD_CALLS.strip().splitlines()!r}:
+    try:
+        eval(call)
+    except MaxAtKError:
+        pass
+    else:
+        print("accepted:", call)
+    if threading.active_count() > 1:
+        print("started by:", call)
+        break
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -33,6 +33,7 @@ Form: TypeAlias = Literal["box", "tag", "prose"]
 
 BOXED = ("required", "preferred")
 
+_COMMA = re.compile(r" ?, ?")
 _TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^{}]*)\}")
 
 
@@ -190,7 +191,8 @@ def _same_text(text: str, gold: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return " ".join(_TEXT.sub(r"\1", text.replace("$", " ")).split())
+    text = " ".join(_TEXT.sub(r"\1", text.replace("$", " ")).split())
+    return _COMMA.sub(",", text)
 
 
 def compute_answer_score(

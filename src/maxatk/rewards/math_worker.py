@@ -4,6 +4,8 @@ It imports SymPy once and forks a process that answers. A comparison that uses u
 or all memory, ends that process alone; the next one is a fork, which takes milliseconds.
 """
 
+import cmath
+import itertools
 import json
 import os
 import re
@@ -17,7 +19,13 @@ _MARKED = re.compile(r"(?<!\\)\$|\\boxed")  # says itself where its formula is
 _WORDS = re.compile(r"[A-Za-z]{3,}\b(?!\()|\d\s+[A-Za-z][\w./^]*\Z|[€£¥]")  # 18 dollars, 2 m^2
 _POWER = re.compile(r"\A([+-]?[\d.]+)[eE]([+-]?\d+)\Z")  # 1e-05, as Python writes a number
 _FULL_STOP = re.compile(r"(?<=[^.\s])\s*\.\Z")  # of a sentence
-_THIN_SPACE = re.compile(r"(?<=\d)\\[,;:! ](?=\d{3}(?!\d))")  # 12\,345
+_EQUALS = re.compile(r"(?<![!<>=\\])=(?!=)")
+# Digits, signs and macros of arithmetic alone: units and degrees make other things of an equation.
+_ARITHMETIC = re.compile(
+    r"(?:[\d\s.+\-*/^(){}\[\]]|\\(?:[dt]?frac|cdot|times|div|sqrt|left|right|[,;:! ]))+\Z"
+)
+_ROUNDED = 0.05  # the relative error of what has a decimal point, as in 2/3 = 0.7
+_TURNED = re.compile(r"\A((?:[^A-Za-z\\=<>]|\\[a-z]+)+)=\s*([A-Za-z])\s*\Z")  # 2 = x
 
 
 def main(seconds: float) -> None:
@@ -85,18 +93,47 @@ def _answer(
     if joined and any(_has_several(value) for value in expected):
         completion = joined
     if form == "box":
-        completion = f"\\boxed{{{_plain_number(completion)}}}"
+        completion = f"\\boxed{{{_plain(completion)}}}"
     elif form == "tag":
         completion = _as_formula(completion)
     answer = parse(completion, parsing_timeout=None)
     if not answer and bare is not None and bare != completion:
         answer = parse(bare, parsing_timeout=None)
-    return {"equal": bool(expected) and bool(verify(expected, answer, timeout_seconds=None))}
+    if not expected or _contradicts_itself(answer, completion):
+        return {"equal": False}
+    return {"equal": bool(verify(expected, answer, timeout_seconds=None))}
+
+
+def _contradicts_itself(answer: list[Any], completion: str) -> bool:
+    """Say whether what math-verify read is an equation of numbers that does not hold: 3 = 2.
+
+    It leaves units out, as of 1 km = 1000 m: an equation must stand in the completion as it is.
+    """
+    text = answer[-1] if answer and isinstance(answer[-1], str) else ""
+    if "=" not in text or "".join(text.split()) not in "".join(completion.split()):
+        return False
+    sides = [side if _ARITHMETIC.match(side) else None for side in _EQUALS.split(text)]
+    return any(
+        left is not None and right is not None and not _are_equal(left, right)
+        for left, right in itertools.pairwise(sides)
+    )
+
+
+def _are_equal(left: str, right: str) -> bool:
+    """Say whether two terms of arithmetic are equal, as far as their decimals say."""
+    from math_verify import parse
+
+    try:
+        numbers = [complex(parse(f"${side}$", parsing_timeout=None)[0]) for side in (left, right)]
+    except (IndexError, TypeError, ValueError, OverflowError):
+        return True  # no numbers
+    rounded = _ROUNDED if "." in left + right else 1e-9
+    return cmath.isclose(*numbers, rel_tol=rounded, abs_tol=1e-9)
 
 
 def _as_formula(text: str) -> str:
     """Return a bare formula as one of LaTeX; of words only the number in them is read."""
-    text = _plain_number(text)
+    text = _plain(text)
     if not _MARKED.search(text) and ("\\" in text or not _WORDS.search(text)):
         return f"${text}$"
     return text
@@ -107,9 +144,9 @@ def _has_several(value: Any) -> bool:
     return type(value).__name__ == "FiniteSet" and len(value.args) > 1
 
 
-def _plain_number(text: str) -> str:
+def _plain(text: str) -> str:
     text = _FULL_STOP.sub("", text.strip())
-    return _POWER.sub(r"\1*10^{\2}", _THIN_SPACE.sub("", text))
+    return _TURNED.sub(r"\2=\1", _POWER.sub(r"\1*10^{\2}", text))
 
 
 if __name__ == "__main__":

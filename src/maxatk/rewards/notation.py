@@ -28,7 +28,13 @@ _FRACTIONS = {
     "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8),
     "⅞": (7, 8),
 }  # fmt: skip
-_FRACTION = re.compile(rf"(?<![\d.,])(\d{{0,9}})([{''.join(_FRACTIONS)}])")
+_FRACTION = re.compile(rf"(?<![\d.,])(?:(\d{{1,9}}) ?)?([{''.join(_FRACTIONS)}])")
+# 12\,345, and 12 345 with a blank of any width; `1 2` and `x^2 100` are two numbers.
+_THIN_SPACE = re.compile(r"(?<=\d)\\[,;:! ](?=\d{3}(?!\d))")
+_BLANK = "[ ~\u00a0\u2009\u202f]"
+_GROUPS = re.compile(rf"(?<![\d.,^_])(?<!\d{_BLANK})\d{{1,3}}(?:{_BLANK}\d{{3}})+(?!{_BLANK}?\d)")
+_UNICODE_GROUPS = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")  # in prose
+_GROUP_END = re.compile(_BLANK)
 _ABOUT = re.compile(r"\A\s*≈\s*")
 
 # The ends of formulas in prose.
@@ -37,6 +43,7 @@ _DELIMITER = re.compile(r"((?<!\\)\$+|\\[()\[\]])")
 _COLON = re.compile(r"(?:(?<=[^\W\d_])|(?<=\*))(:\*{0,3})(?=[-+(]?\d)")
 # A number right behind a letter of a script without blanks, as in Chinese, or of another language.
 _BEHIND_LETTER = re.compile("(?<=[\u0400-\u1fff\u3040-\u9fff\uac00-\ud7af])(?=[-+]?[0-9])")
+_FULL_STOP = "\N{IDEOGRAPHIC FULL STOP}"  # a fraction before it is not read
 _HASHES = re.compile(r"(?<!#)(#{2,})(?=[-+]?\d)")
 _QUOTES = re.compile("[`\"'≈]")
 _BRACKETS = re.compile(r"\A\s*\(([-+]?\d+(?:\.\d+)?)\)\s*\Z")  # of one number
@@ -53,7 +60,9 @@ def is_bound(text: str, gold: str) -> bool:
 
 
 def formula(text: str) -> str:
-    """Return a formula with its signs of Unicode as LaTeX."""
+    """Return a formula with its signs of Unicode as LaTeX, and its thousands not set apart."""
+    text = _THIN_SPACE.sub("", text)
+    text = _GROUPS.sub(lambda match: _GROUP_END.sub("", match[0]), text)
     if text.isascii():
         return text
     text = _ABOUT.sub("", text.translate(_WIDE))
@@ -76,6 +85,7 @@ def prose(text: str) -> str:
         elif in_formula:
             pieces.append(formula(piece))
         else:
+            piece = _in_ascii(_UNICODE_GROUPS.sub("", piece)).replace(_FULL_STOP, ". ")
             piece = piece.replace("\N{MINUS SIGN}", "-").translate(_WIDE)
             piece = _BEHIND_LETTER.sub(" ", _COLON.sub(r"\1 ", piece))
             pieces.append(_HASHES.sub(r"\1 ", piece))
@@ -84,7 +94,11 @@ def prose(text: str) -> str:
 
 def bare_prose(text: str) -> str:
     """Return an answer in words without quotes and brackets, in which no number was found."""
-    text = _BRACKETS.sub(r"\1", _QUOTES.sub(" ", text))
+    return _BRACKETS.sub(r"\1", _QUOTES.sub(" ", text))
+
+
+def _in_ascii(text: str) -> str:
+    """Return words with signs such as `½` as 1/2: of 5½ math-verify reads the 5."""
     return _FRACTION.sub(lambda match: "{}/{}".format(*_parts(match)), text)
 
 

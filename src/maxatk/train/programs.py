@@ -94,7 +94,7 @@ class Programs:
         if not problem.tests:
             return _NO_EXAMPLES
         verifier = self._verifier or shared_verifier(None, "wrong")
-        job = completion_job(verifier, program, problem)
+        job = completion_job(verifier.program_of, program, problem)
         limit = min(self._time_limit, job.time_limit or self._time_limit)
         [verdict] = verifier.verify_many([dataclasses.replace(job, time_limit=limit)])
         return _first_failure(problem.tests, verdict.tests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -13,11 +14,13 @@ from maxatk.verifier.languages import language_named, language_of_mark
 from maxatk.verifier.languages.language import Language
 from maxatk.verifier.reasoning import read_answer
 
+_log = logging.getLogger(__name__)
+
 UnfinishedThought: TypeAlias = Literal["wrong", "read"]
 """What becomes of a completion whose reasoning never ends."""
 
 # A fence that names a language.
-_MARK = re.compile(r"^[ \t]*(?:```|~~~)[ \t{.]*[A-Za-z]", re.MULTILINE)
+_MARK = re.compile(r"^[ \t]*(?:```|~~~|\'{3}|\"{3})[ \t{.]*[A-Za-z]", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,42 @@ class Extracted(NamedTuple):
     special_token: str = ""
 
 
+class ProgramReader:
+    """Finds the programs in completions, and warns once where they hold special tokens.
+
+    Raises InvalidValueError for an unknown value of `unfinished_thought`.
+    """
+
+    def __init__(self, *, repair_truncated: bool, unfinished_thought: UnfinishedThought) -> None:
+        check_unfinished_thought(unfinished_thought)
+        self._repair_truncated = repair_truncated
+        self._unfinished_thought = unfinished_thought
+        self._has_warned = False
+
+    def program_of(
+        self, completion: str, entry_point: str | None, language: str | None = None
+    ) -> Extracted:
+        """Return the program in a completion, as `extract_code` finds it with these settings.
+
+        Where it is `refused`, a job that says so fails its tests without being run.
+        """
+        extracted = read_program(
+            completion,
+            entry_point,
+            language,
+            repair_truncated=self._repair_truncated,
+            unfinished_thought=self._unfinished_thought,
+        )
+        if extracted.special_token and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "completions hold special tokens such as %r: what follows them is cut off. Decode "
+                "with skip_special_tokens, or stop at the token",
+                extracted.special_token,
+            )
+        return extracted
+
+
 def extract_code(
     completion: str,
     entry_point: str | None = None,
@@ -64,12 +103,13 @@ def extract_code(
     What counts is the answer, without reasoning and special tokens (see `read_answer`), and of it
     what <answer>, <solution>, <code> or [PYTHON] holds. The rule, in order: the last closed block
     that defines `entry_point` and not its signature alone, where that is known, a `def` or `class`
-    before an assignment; without an entry point the last closed program that reads the input; the
-    last closed block marked as Python; the last closed program without a language; if a fence was
-    opened and never closed, all that follows it; a program before the first block; the last closed
-    block of any language; the text itself. A block that defines the entry point, or that reads the
-    input, gets the blocks beside it that define what it lacks. A block that repeats lines of an
-    earlier program to explain it does not count, nor one that lacks what the earlier one defines.
+    before an assignment, and that before an import; without an entry point the last closed program
+    that reads the input; the last closed block marked as Python; the last closed program without a
+    language; if a fence was opened and never closed, all that follows it; a program before the
+    first block; the last closed block of any language; the text itself. A block that defines the
+    entry point, or that reads the input, gets the blocks beside it that define what it lacks. A
+    block that repeats lines of an earlier program to explain it does not count, nor one that lacks
+    what the earlier one defines.
     With `repair_truncated` what follows a fence that was never closed is cut to `longest_program`,
     and the first rule counts it as a closed block. A completion whose reasoning never ends has the
     program "", unless `unfinished_thought` is "read".

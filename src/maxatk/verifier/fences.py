@@ -1,5 +1,7 @@
 """Fenced blocks in what a language model wrote: three backticks or tildes, as in Markdown.
 
+Three quotes with a language behind them count too, in a text without another fence.
+
 Models end a block in ways that Markdown does not know: behind code on the same line, with a
 sentence behind the fence, or by opening the next block. Such a line may also be text of a program,
 as in a docstring, which is found out by reading the program up to there.
@@ -24,6 +26,10 @@ _BEHIND_LINE = re.compile(r"(?<=\n)")  # nothing else ends a line, as splitlines
 _QUOTED_FENCE = re.compile(r"^[ ]{0,3}>[ ]?[ \t]*(?:```|~~~)", re.MULTILINE)
 _PLAIN_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _QUOTE = re.compile(r"^[ ]{0,3}>[ ]?", re.MULTILINE)
+# Some models open a block by quotes. Only a language behind them tells them from a text of Python.
+_QUOTES = re.compile(
+    r"""^([ \t]*)(\'\'\'|\"\"\")[ \t]*((?:python|py)[\d.]*|cpp|c\+\+|c)[ \t\r]*$""", re.M | re.I
+)
 _ONE_LINE = re.compile(r"^[ \t]*```(?:python|py)[\d.]*[ \t]+([^`\n]+)```[ \t]*$", re.M | re.I)
 
 
@@ -55,6 +61,8 @@ def read_fences(text: str) -> Fences:
     closed, unclosed = _blocks_of(text)
     if not closed and unclosed is None:
         closed = _one_line_blocks(text)
+    if not closed and unclosed is None and _QUOTES.search(text) and not is_program(text):
+        closed, unclosed = _QuoteReader(text).blocks()
     blocks: list[Block] = []
     for block in closed:
         blocks += _blocks_of_markdown(block) or [block]
@@ -79,6 +87,46 @@ def _one_line_blocks(text: str) -> list[Block]:
         Block("python", match[1].strip() + "\n", match.start(), match.end())
         for match in _ONE_LINE.finditer(text)
     ]
+
+
+class _QuoteReader:
+    """Reads the blocks of a text that three quotes enclose."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._attempts = MOST_ATTEMPTS
+
+    def blocks(self) -> tuple[list[Block], Block | None]:
+        """Return the closed blocks, and the one left open."""
+        closed: list[Block] = []
+        opening = _QUOTES.search(self._text)
+        while opening is not None:
+            indent, quotes, language = opening.groups()
+            start = opening.end() + 1
+            closing = self._closing(f"{indent}{quotes}", start)
+            end = len(self._text) if closing is None else closing.start()
+            block = Block(language.lower(), self._text[start:end], opening.start(), end)
+            if closing is None:
+                return closed, block
+            closed.append(block)
+            opening = _QUOTES.search(self._text, closing.end())
+        return closed, None
+
+    def _closing(self, mark: str, start: int) -> re.Match[str] | None:
+        """Return the line that ends a block, which may hold docstrings in the same quotes.
+
+        It is the first one up to which the block is a program, or the first one at all; of very
+        many lines, the last ones are not tried.
+        """
+        lines = re.compile(rf"^{mark}[ \t\r]*$", re.MULTILINE)
+        first = lines.search(self._text, start)
+        line = first
+        while line is not None and self._attempts and line.start() - start <= LONGEST:
+            self._attempts -= 1
+            if is_program(textwrap.dedent(self._text[start : line.start()])):
+                return line
+            line = lines.search(self._text, line.end())
+        return first
 
 
 def _blocks_of(text: str) -> tuple[list[Block], Block | None]:

@@ -37,9 +37,12 @@ _TAG = re.compile(
 )
 _OPENED_AT_END = re.compile(rf"(?:{_OPENING})\s*\Z", re.IGNORECASE)
 
-# What a tokenizer ends a turn or a text with. `</s>` may be HTML: it counts at the end alone.
+# What a tokenizer ends a turn, a text or a file with, and MBPP's prompt a program. `</s>` may be
+# HTML: it counts at the end alone.
 _SPECIAL = re.compile(
-    r"<\|(?:endoftext|end_of_text|im_end|eot_id|eom_id|end|end_of_turn|return|pad)\|>"
+    r"<\|(?:endoftext|end_of_text|im_end|eot_id|eom_id|end|end_of_turn|return|pad"
+    r"|fim_prefix|fim_middle|fim_suffix|fim_pad|file_sep|repo_name)\|>"
+    r"|(?m:^\[DONE\][ \t]*$)"
     r"|<end_of_turn>|<eos>|<pad>|\[PAD\]|<｜end▁of▁sentence｜>"
     r"|</s>(?=\s*(?:\Z|</s>|<pad>|<unk>))"
 )
@@ -267,7 +270,10 @@ class _Blocks:
 def _without_special_tokens(text: str) -> Answer:
     """Return what stands before the first special token that is not text of a program."""
     matches = [match for match in _SPECIAL.finditer(text) if not _is_quoted(text, match.end())]
-    if not matches or is_program(text):
+    if matches and is_program(text):
+        # Python reads [DONE] as a list of a name that does not exist.
+        matches = [match for match in matches if match[0].startswith("[DONE]")]
+    if not matches:
         return Answer(text)
     blocks = _Blocks(text)
     for match in matches:

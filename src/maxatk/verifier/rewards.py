@@ -16,14 +16,23 @@ from maxatk.conversations import Completion, completion_text, pending_argument
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.calls import called_name
-from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.extract import (
+    Extracted,
+    ProgramReader,
+    UnfinishedThought,
+    check_unfinished_thought,
+)
 from maxatk.verifier.jobs import Job, problem_job
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.reasoning import opening_of
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
 
 Start = Callable[[Completion, Mapping[str, Any]], None]
 """Starts what the reward of a completion needs; its row is the second argument."""
+
+ProgramOf = Callable[[str, str | None, str | None], Extracted]
+"""Completion, entry point and name of the language (None: Python) -> program."""
 
 GroundTruth = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 """Tests, or an object with `tests` and other fields of a problem; either may be JSON text."""
@@ -72,19 +81,11 @@ class CodeReward:
         `memory_limit_mb`, `entry_point`, `checker`, `tolerance`, `language` and `checker_language`
         are used as in a `Problem`.
         """
-        column("completions", completions)
-        used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
-        if "tests" not in used:
-            raise InvalidValueError("tests: the dataset needs a column `tests`")
-        if columns.get(ENVIRONMENTS) is not None:
-            used[ENVIRONMENTS] = columns[ENVIRONMENTS]
-        for name, values in used.items():
-            column(name, values, len(completions))
-        used["prompt"] = one_prompt_each(prompts, len(completions))
-        jobs = [
-            self._job(completion, {name: values[i] for name, values in used.items()})
-            for i, completion in enumerate(completions)
-        ]
+        jobs = _jobs(self.verifier.program_of, prompts, completions, columns)
+        return self.rewards_of(jobs)
+
+    def rewards_of(self, jobs: Sequence[Job]) -> list[float | None]:
+        """Return the reward of each job, the program of a completion with its tests."""
         self.verdicts = self.verifier.verify_many(jobs)
         return [as_reward(verdict, binary=self.binary) for verdict in self.verdicts]
 
@@ -95,14 +96,37 @@ class CodeReward:
 
             def start(completion: Completion, row: Mapping[str, Any]) -> None:
                 with contextlib.suppress(Exception):
-                    start_job(self._job(completion, row))
+                    start_job(_row_job(self.verifier.program_of, completion, row))
 
             yield start
 
-    def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
-        """Return the job of a completion; raises InvalidValueError for a row without tests."""
-        problem = problem_of_row(row)
-        return completion_job(self.verifier, judged_text(completion, row), problem)
+
+def _jobs(
+    program_of: ProgramOf,
+    prompts: Sequence[Any] | None,
+    completions: Sequence[Completion],
+    columns: Mapping[str, Any],
+) -> list[Job]:
+    """Return one job a completion; raises InvalidValueError for columns that do not form tests."""
+    column("completions", completions)
+    used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
+    if "tests" not in used:
+        raise InvalidValueError("tests: the dataset needs a column `tests`")
+    if columns.get(ENVIRONMENTS) is not None:
+        used[ENVIRONMENTS] = columns[ENVIRONMENTS]
+    for name, values in used.items():
+        column(name, values, len(completions))
+    used["prompt"] = one_prompt_each(prompts, len(completions))
+    return [
+        _row_job(program_of, completion, {name: values[i] for name, values in used.items()})
+        for i, completion in enumerate(completions)
+    ]
+
+
+def _row_job(program_of: ProgramOf, completion: Completion, row: Mapping[str, Any]) -> Job:
+    """Return the job of a completion; raises InvalidValueError for a row without tests."""
+    problem = problem_of_row(row)
+    return completion_job(program_of, judged_text(completion, row), problem)
 
 
 def code_reward(
@@ -112,7 +136,7 @@ def code_reward(
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier(None, "wrong"))(prompts, completions, **columns)
+    return _shared_rewards(prompts, completions, columns, binary=False)
 
 
 def binary_code_reward(
@@ -122,7 +146,19 @@ def binary_code_reward(
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier(None, "wrong"), binary=True)(prompts, completions, **columns)
+    return _shared_rewards(prompts, completions, columns, binary=True)
+
+
+def _shared_rewards(
+    prompts: Sequence[Any] | None,
+    completions: Sequence[Completion],
+    columns: Mapping[str, Any],
+    *,
+    binary: bool,
+) -> list[float | None]:
+    # What is wrong with the arguments is said before a verifier starts.
+    jobs = _jobs(_shared_reader(os.getpid(), "wrong").program_of, prompts, completions, columns)
+    return CodeReward(shared_verifier(None, "wrong"), binary=binary).rewards_of(jobs)
 
 
 def compute_score(
@@ -177,11 +213,14 @@ def compute_scores(
     column("data_sources", data_sources)
     for name, values in columns.items():
         column(name, values, len(data_sources))
-    verifier = shared_verifier(workers, unfinished_thought, addresses(sandbox))
+    servers = addresses(sandbox)
+    _refuse_settings(workers, unfinished_thought)
+    program_of = _shared_reader(os.getpid(), unfinished_thought).program_of
     jobs = [
-        _job(verifier, source, solution, truth)
+        _job(program_of, source, solution, truth)
         for source, solution, truth in zip(data_sources, solution_strs, ground_truths, strict=True)
     ]
+    verifier = shared_verifier(workers, unfinished_thought, servers)
     scores = []
     for verdict in verifier.verify_many(jobs):
         reward = as_reward(verdict, binary=binary)
@@ -196,7 +235,7 @@ def compute_scores(
     return scores
 
 
-def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
+def _job(program_of: ProgramOf, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
     """Return the job of a sample of verl; raises DataError for a ground truth without tests."""
     require(isinstance(solution, str), "solution_str", "a string", solution)
     try:
@@ -204,7 +243,7 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
         fields = row if isinstance(row, Mapping) else {"tests": row}
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
         problem = Problem.from_json({"id": "-", "prompt": "", **fields})
-        return completion_job(verifier, solution, problem)
+        return completion_job(program_of, solution, problem)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"ground_truth of {data_source!r}: {error!r}; got {ground_truth!r:.80}"
@@ -218,10 +257,22 @@ def shared_verifier(
 
     Raises InvalidValueError for settings that are not allowed, and as `Verifier`.
     """
+    _refuse_settings(workers, unfinished_thought)
+    return _verifier_of_process(os.getpid(), workers, unfinished_thought, sandbox)
+
+
+def _refuse_settings(workers: int | None, unfinished_thought: UnfinishedThought) -> None:
     if workers is not None:
         whole("workers", workers, 1)
     check_unfinished_thought(unfinished_thought)
-    return _verifier_of_process(os.getpid(), workers, unfinished_thought, sandbox)
+
+
+@functools.cache
+def _shared_reader(_pid: int, unfinished_thought: UnfinishedThought) -> ProgramReader:
+    """Return the one reader of this process, of the settings of its shared verifier."""
+    return ProgramReader(
+        repair_truncated=Limits.repair_truncated, unfinished_thought=unfinished_thought
+    )
 
 
 @functools.cache
@@ -256,10 +307,13 @@ def one_prompt_each(prompts: Sequence[Any] | None, count: int) -> Sequence[Any]:
     return prompts
 
 
-def completion_job(verifier: Verifier, text: str, problem: Problem) -> Job:
-    """Return the job of the program in what a model wrote; raises as `problem_job`."""
+def completion_job(program_of: ProgramOf, text: str, problem: Problem) -> Job:
+    """Return the job of the program in what a model wrote, found by `Verifier.program_of`.
+
+    Raises as `problem_job`.
+    """
     entry_point = problem.entry_point or called_name(problem.tests)
-    extracted = verifier.program_of(text, entry_point, problem.language)
+    extracted = program_of(text, entry_point, problem.language)
     return problem_job(extracted.program, problem, refused=extracted.refused)
 
 

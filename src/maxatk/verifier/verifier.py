@@ -10,7 +10,6 @@ import collections
 import contextlib
 import dataclasses
 import importlib.util
-import logging
 import os
 import queue
 import sys
@@ -25,7 +24,7 @@ from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.builds import Builds
-from maxatk.verifier.extract import Extracted, UnfinishedThought, read_program
+from maxatk.verifier.extract import Extracted, ProgramReader, UnfinishedThought
 from maxatk.verifier.jobs import Job, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
 from maxatk.verifier.limits import Limits
@@ -38,8 +37,6 @@ from maxatk.verifier.zygote_process import accept, require_linux
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
-
-_log = logging.getLogger(__name__)
 
 # Every verdict takes the interpreter's lock a few times. Another thread that computes gives it up
 # only this often (seconds; usually 0.005), and verification would wait for that each time.
@@ -96,7 +93,10 @@ class Verifier:
         self._closed = False
         self._tasks: Tasks = queue.SimpleQueue()
         self._started: dict[Job, Future[Verdict]] = {}  # whose verdicts nobody has asked for
-        self._has_warned = False  # of special tokens in completions
+        self._reader = ProgramReader(
+            repair_truncated=self._limits.repair_truncated,
+            unfinished_thought=self._limits.unfinished_thought,
+        )
         self._builds = Builds(
             {name: tuple(text.split()) for name, text in (self._limits.flags or {}).items()},
             testlib=_text_of(testlib),
@@ -140,21 +140,7 @@ class Verifier:
 
         Where it is `refused`, a job that says so fails its tests without being run.
         """
-        extracted = read_program(
-            completion,
-            entry_point,
-            language,
-            repair_truncated=self._limits.repair_truncated,
-            unfinished_thought=self._limits.unfinished_thought,
-        )
-        if extracted.special_token and not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "completions hold special tokens such as %r: what follows them is cut off. Decode "
-                "with skip_special_tokens, or stop at the token",
-                extracted.special_token,
-            )
-        return extracted
+        return self._reader.program_of(completion, entry_point, language)
 
     @property
     def build_seconds(self) -> float:

@@ -59,6 +59,7 @@ def run_script(code: CodeType, *, finalise: bool) -> NoReturn:
 def run_call(code: CodeType, size: int) -> NoReturn:
     """Import the program, evaluate the call that stands in stdin, leave its value in stdout."""
     text = os.pread(0, size, 0).decode("utf-8", "surrogatepass")
+    os.ftruncate(0, 0)  # a program that reads its input finds none, and not the call
     namespace = import_program(code)
     try:
         value = eval(compile(text, "<call>", "eval", dont_inherit=True), namespace)

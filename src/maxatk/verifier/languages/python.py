@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from maxatk.verifier.excerpts import MOST_BLOCKS, last_whole
 from maxatk.verifier.fences import PYTHON
 from maxatk.verifier.languages.language import Language, text_form
 from maxatk.verifier.languages.python_answer import Answer, read_parts
 from maxatk.verifier.languages.python_blocks import Blocks, is_stub, reads_input
+from maxatk.verifier.languages.python_definition import Binding
 from maxatk.verifier.python_source import FILE, LONGEST, is_program, longest_program, parsed
 
 _WRITES = re.compile(r"\bprint\b|write|\bstdout\b")
@@ -32,18 +33,15 @@ def program_in(answer: str, entry_point: str | None, *, repair_truncated: bool) 
 
 def _defining_block(answer: Answer) -> str | None:
     """Return the last block that defines the entry point, with the helpers that it lacks."""
-    defining = answer.defining
-    if defining is None:
+    definition = answer.definition
+    if definition is None:
         return None
     texts = answer.maybe_python
     if answer.unclosed and answer.repair_truncated:
         texts.append(answer.unclosed)
-    matching = [text for text in texts if defining.search(text)]
-    if not matching:
+    candidates = _best_bound({text: definition.binding(text) for text in texts})
+    if not candidates:
         return None
-    complete = [text for text in matching if not _is_signature(text)]
-    # A test may put a stand-in of its own in the place of the function, as in `f = Mock()`.
-    with_definition = [text for text in complete if not _only_assigns(text, defining)]
     blocks = Blocks(texts)
 
     def is_part(text: str, earlier: str) -> bool:
@@ -51,7 +49,25 @@ def _defining_block(answer: Answer) -> str | None:
         stops_inside = excerpt is not None and excerpt.stops_inside
         return stops_inside or blocks.lacks(text, earlier)
 
-    return blocks.with_helpers(last_whole(with_definition or complete or matching, is_part))
+    return blocks.with_helpers(last_whole(candidates, is_part))
+
+
+def _best_bound(bindings: Mapping[str, Binding]) -> list[str]:
+    """Return the blocks that bind the entry point in the best way that one of them does.
+
+    A signature without a body is worse than an import, but better than a block that imports the
+    function to use it.
+    """
+    bound = {text: binding for text, binding in bindings.items() if binding}
+    signatures = [text for text in bound if _is_signature(text)]
+    only_signatures = frozenset(signatures)
+    with_body = [text for text in bound if text not in only_signatures]
+    for kind in (Binding.DEFINED, Binding.ASSIGNED):
+        matching = [text for text in with_body if bound[text] is kind]
+        if matching:
+            return matching
+    imports = [text for text in signatures if bound[text] is Binding.IMPORTED]
+    return imports or signatures or with_body
 
 
 def _is_signature(text: str) -> bool:
@@ -60,17 +76,12 @@ def _is_signature(text: str) -> bool:
     return tree is not None and bool(tree.body) and all(map(is_stub, tree.body))
 
 
-def _only_assigns(text: str, defining: re.Pattern[str]) -> bool:
-    """Say whether what a text defines is an assignment, and no function or class."""
-    return all(match[0].endswith("=") for match in defining.finditer(text))
-
-
 def _reading_block(answer: Answer) -> str | None:
     """Return the last program that reads the input, rather one that prints, with its helpers.
 
     What follows it may be an example of its use, or explain it.
     """
-    if answer.defining is not None:
+    if answer.definition is not None:
         return None
     blocks = Blocks(answer.maybe_python)
     programs = {}
@@ -99,7 +110,7 @@ def _python_block(answer: Answer) -> str | None:
 def _unmarked_block(answer: Answer) -> str | None:
     """Return the last block without a language, a program where no name says what it defines."""
     texts = answer.unmarked[-MOST_BLOCKS:]
-    if answer.defining is None:
+    if answer.definition is None:
         texts = list(filter(is_program, texts))
     return last_whole(texts, Blocks(texts).is_small_excerpt) if texts else None
 

@@ -8,19 +8,31 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from maxatk.verifier.fences import Block, read_fences
+from maxatk.verifier.languages.python_definition import Binding, Definition
 from maxatk.verifier.python_source import is_program, longest_program
 
-_TAG = re.compile(r"^[ \t]*(?:<(answer|solution|code)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
+# The tags that an answer may stand in, as regular expressions.
+_TAGS = (
+    (r"<answer>", r"</answer>"),
+    (r"<solution>", r"</solution>"),
+    (r"<code>", r"</code>"),
+    (r"\[PYTHON\]", r"\[/PYTHON\]"),
+    (r"\[BEGIN\]", r"\[DONE\]"),  # of MBPP's prompt
+    (r"<\|begin_of_solution\|>", r"<\|end_of_solution\|>"),
+)
+_TAG = re.compile(
+    rf"^[ \t]*(?:{'|'.join(f'({opening})' for opening, _ in _TAGS)})", re.MULTILINE | re.IGNORECASE
+)
 _BEHIND_LINE = re.compile(r"(?<=\n)")
 
 
 class Answer(NamedTuple):
-    """The parts of an answer; `defining` matches what its program defines, where that is known."""
+    """The parts of an answer; `definition` is of what its program defines, where that is known."""
 
     text: str
     blocks: Sequence[Block]
     unclosed: str | None
-    defining: re.Pattern[str] | None
+    definition: Definition | None
     repair_truncated: bool
 
     @property
@@ -45,35 +57,27 @@ def read_parts(answer: str, entry_point: str | None, *, repair_truncated: bool) 
     Each is moved to the left margin. With `repair_truncated` a block that was never closed is cut
     to the most lines that are a program.
     """
-    defining = _definition(entry_point) if entry_point else None
-    text = _tagged(answer, defining)
+    definition = Definition(entry_point) if entry_point else None
+    text = _tagged(answer, definition)
     fences = read_fences(text)
-    blocks = [block._replace(text=_flush_left(block.text, defining)) for block in fences.closed]
+    blocks = [block._replace(text=_flush_left(block.text, definition)) for block in fences.closed]
     unclosed = fences.unclosed
     if unclosed is not None:
-        unclosed = _flush_left(unclosed, defining)
+        unclosed = _flush_left(unclosed, definition)
         unclosed = longest_program(unclosed) if repair_truncated else unclosed
-    return Answer(text, blocks, unclosed, defining, repair_truncated)
+    return Answer(text, blocks, unclosed, definition, repair_truncated)
 
 
-def _definition(entry_point: str) -> re.Pattern[str]:
-    """Return the pattern of a line that defines the name, or the class of a method's name."""
-    name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
-    definition = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b"
-    assignment = rf"^{name}[ \t]*(?::[^=\n]{{1,200}})?=(?!=)"  # also one with an annotation
-    return re.compile(f"{definition}|{assignment}", re.MULTILINE)
-
-
-def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
+def _tagged(text: str, definition: Definition | None) -> str:
     """Return what the last of the tags `_TAG` holds, as a block, where that is a program."""
     openings = list(_TAG.finditer(text))
     if not openings:
         return text
     opening = openings[-1]
-    name = opening[1] or opening[2]
-    closing = re.compile(rf"</{name}>|\[/{name}\]", re.IGNORECASE).search(text, opening.end())
+    _, closing_tag = _TAGS[(opening.lastindex or 1) - 1]
+    closing = re.compile(closing_tag, re.IGNORECASE).search(text, opening.end())
     inside = textwrap.dedent(text[opening.end() : closing.start() if closing else None])
-    if defining is not None and not defining.search(inside):
+    if definition is not None and not definition.binding(inside):
         return text
     if "```" in inside or "~~~" in inside:
         return inside
@@ -82,11 +86,13 @@ def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
     return f"~~~python\n{inside.strip(chr(10))}\n" + ("~~~" if closing else "")
 
 
-def _flush_left(text: str, defining: re.Pattern[str] | None) -> str:
+def _flush_left(text: str, definition: Definition | None) -> str:
     """Return a text without the indentation of its first line; the body of a function keeps it."""
     first = next((line for line in text.split("\n") if line.strip()), "")
     indent = first[: len(first) - len(first.lstrip(" \t"))]
     if not indent:
         return text
     lines = "".join(line.removeprefix(indent) for line in _BEHIND_LINE.split(text))
-    return lines if defining is None or defining.search(lines) else text
+    if definition is None or definition.binding_in_lines(lines) > Binding.IMPORTED:
+        return lines
+    return text  # the body of a function may import the name of another one

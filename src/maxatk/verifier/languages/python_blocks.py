@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from maxatk.verifier.excerpts import MOST_BLOCKS, Excerpt, Lines
+from maxatk.verifier.languages.python_joined import in_one_program
 from maxatk.verifier.python_source import FILE, LONGEST, parsed
 
 # An assignment to sys.stdin reads nothing.
@@ -40,8 +41,8 @@ class Blocks:
         """
         if program not in self._names:
             return program
-        joined = self._joined(program)
-        return "\n".join(text for text in self._names if text in joined)
+        with_needed = self._joined(program)
+        return in_one_program([text for text in self._names if text in with_needed])
 
     def runs(self, program: str) -> bool:
         """Say whether a program with its helpers does more than define."""
@@ -161,8 +162,20 @@ def reads_input(program: str) -> bool:
 
 
 def is_stub(node: ast.stmt) -> bool:
-    """Say whether a statement does nothing: a function without a body, a constant, an import."""
+    """Say whether a statement does nothing: a function without a body, a constant, an import.
+
+    A function that raises NotImplementedError is a template without a body.
+    """
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return all(map(is_stub, node.body))
     constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return constant or isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom))
+    return (
+        constant
+        or isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom))
+        or (isinstance(node, ast.Raise) and _is_not_implemented(node.exc))
+    )
+
+
+def _is_not_implemented(error: ast.expr | None) -> bool:
+    name = error.func if isinstance(error, ast.Call) else error
+    return isinstance(name, ast.Name) and name.id == "NotImplementedError"
