@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
+from maxatk.errors import (
+    InvalidValueError,
+    MissingDependencyError,
+    MissingFileError,
+    unknown_name,
+)
 
 MOST_SECONDS = 1e7  # of a limit on time, 115 days: clocks of the system take it
 MOST_BYTES = 1 << 50  # of a limit on memory or output
@@ -21,6 +27,37 @@ def require(holds: bool, field: str, allowed: str, value: object) -> None:
     """Raise InvalidValueError, `field: must be allowed, got value`, unless it `holds`."""
     if not holds:
         raise InvalidValueError(f"{field}: must be {allowed}, got {shown(value)}")
+
+
+def one_of(field: str, value: object, allowed: Collection[str]) -> None:
+    """Raise InvalidValueError, with the closest name, for what is none of the allowed names."""
+    if not isinstance(value, str) or value not in allowed:
+        raise unknown_name(field, value, allowed)
+
+
+def as_path(field: str, value: object) -> Path:
+    """Return a path; raises InvalidValueError for what is none, and for empty text.
+
+    Empty text would be the current folder.
+    """
+    is_path = isinstance(value, (str, os.PathLike)) and value != ""
+    require(is_path, field, "a path", value)
+    assert isinstance(value, (str, os.PathLike))
+    return Path(value)
+
+
+def several(field: str, values: object, of: str) -> None:
+    """Raise InvalidValueError for what is no list, or the like, of what `of` says.
+
+    A text by itself would be taken for its characters.
+    """
+    is_list = isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
+    require(is_list, field, f"a list of {of}", values)
+
+
+def function_or_none(field: str, value: object) -> None:
+    """Raise InvalidValueError for what is neither None nor can be called."""
+    require(value is None or callable(value), field, "a function, or None", value)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import require
+from maxatk.check import as_path, require, several
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.outside_rewards import is_rewards, read_rewards
@@ -41,6 +41,7 @@ def load_results(
 
     Raises MissingFileError, DataError, InvalidValueError (a k above the samples; no scores for it).
     """
+    several("k", ks, "integers")
     if not isinstance(source, Results | Mapping):
         allowed = "results, their object, or the path of a run or of a file"
         require(isinstance(source, str | Path), "results", allowed, source)
@@ -101,7 +102,7 @@ def results_of_folder(
     Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
     all, InvalidValueError for a k above the number of samples or a column that no score has.
     """
-    folder = Path(folder)
+    folder = as_path("folder", folder)
     before = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
     manifest: dict[str, Any] = {}
     if before is not None:

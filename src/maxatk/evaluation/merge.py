@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from maxatk.bounded import lines_of
+from maxatk.check import as_path, function_or_none
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import (
@@ -63,7 +64,8 @@ def merge(run: str | Path, *, progress: Progress | None = None) -> Results:
     what it lacks, or has a corrupt line; InvalidValueError where shards have other settings, and
     where the folder holds samples or scores that the shards have not.
     """
-    out = Path(run)
+    out = as_path("run", run)
+    function_or_none("progress", progress)
     parts = _finished_parts(out)
     for part in parts[1:]:
         refuse_differences(parts[0].folder, parts[0].settings, part.settings)

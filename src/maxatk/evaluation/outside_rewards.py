@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxatk.bounded import json_value, read_whole
+from maxatk.check import require
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation import folder
@@ -146,9 +148,12 @@ def frame(
     Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row,
     no reward, two columns of one name).
     """
+    pandas = sys.modules.get("pandas")  # who has a frame has imported it
+    is_frame = pandas is not None and isinstance(data, pandas.DataFrame)
+    require(is_frame, "data", "a data frame of pandas", data)
     refuse_repeated(data.columns, "data")
     for field, column in (("problem", problem), ("reward", reward)):
-        if column not in data.columns:
+        if not isinstance(column, str) or column not in data.columns:
             raise unknown_name(field, column, map(str, data.columns))
     if not len(data):
         raise DataError("data: holds no rows")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import is_finite, require, whole
+from maxatk.check import as_path, is_finite, require, several, whole
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.shards import Shard
 from maxatk.records import Problem
@@ -46,6 +46,9 @@ class RunRecipe:
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
     def __post_init__(self) -> None:
+        several("k", self.k, "integers")
+        is_verifier = isinstance(self.verifier, VerifierSettings)
+        require(is_verifier, "verifier", "VerifierSettings", self.verifier)
         read_spec(self.reward)
         require(is_finite(self.threshold), "threshold", "a finite number", self.threshold)
         if self.limit is not None:
@@ -56,7 +59,7 @@ class RunRecipe:
     @property
     def folder(self) -> Path:
         """The folder for the files of the run: `out`, or that of the shard inside it."""
-        out = Path(self.out)
+        out = as_path("out", self.out)  # empty text would be the current folder
         return out if self.shard is None else out / Shard.read(self.shard).folder
 
 
@@ -76,6 +79,9 @@ class EvalRecipe(ModelSettings, RunRecipe):
     map: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        is_sampling = isinstance(self.sampling, SamplingSettings)
+        require(is_sampling, "sampling", "SamplingSettings", self.sampling)
+        several("map", self.map, "texts such as prompt=COLUMN")
         ModelSettings.__post_init__(self)
         RunRecipe.__post_init__(self)
 
@@ -93,3 +99,8 @@ class ScoreRecipe(RunRecipe):
     samples: str | Path
     format: str | None = None
     map: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        as_path("samples", self.samples)
+        require(isinstance(self.map, Mapping), "map", "a mapping of fields to paths", self.map)
+        RunRecipe.__post_init__(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from maxatk.check import function_or_none, require
 from maxatk.evaluation.evaluation import UnitProgress
 from maxatk.evaluation.filed_evaluation import FiledEvaluation
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
@@ -32,6 +33,10 @@ def evaluate(
     Raises MissingFileError (problems, model), DataError (problems, the folder's files) and
     InvalidValueError (settings, the folder's manifest) before any sampling; ServerError later.
     """
+    require(isinstance(recipe, EvalRecipe), "recipe", "an EvalRecipe", recipe)
+    is_backend = backend is None or isinstance(backend, Backend)
+    require(is_backend, "backend", "a Backend that is open", backend)
+    function_or_none("progress", progress)
     with _opened(recipe, verifier) as verifier:
         return SampledEvaluation(recipe, verifier, backend).carry_out(progress)
 
@@ -50,6 +55,8 @@ def score(
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
+    require(isinstance(recipe, ScoreRecipe), "recipe", "a ScoreRecipe", recipe)
+    function_or_none("progress", progress)
     with _opened(recipe, verifier) as verifier:
         return FiledEvaluation(recipe, verifier).carry_out(progress)
 
@@ -59,6 +66,8 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
 
     Of problems, samples, those "found", and the most new tokens or distinct programs and tests.
     """
+    is_recipe = isinstance(recipe, (EvalRecipe, ScoreRecipe))
+    require(is_recipe, "recipe", "an EvalRecipe or a ScoreRecipe", recipe)
     with recipe.verifier.open() as verifier:
         if isinstance(recipe, EvalRecipe):
             return SampledEvaluation(recipe, verifier).plan()
@@ -68,4 +77,6 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
 def _opened(
     recipe: RunRecipe, verifier: Verifier | None
 ) -> contextlib.AbstractContextManager[Verifier]:
+    is_verifier = verifier is None or isinstance(verifier, Verifier)
+    require(is_verifier, "verifier", "a Verifier that is open", verifier)
     return recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)

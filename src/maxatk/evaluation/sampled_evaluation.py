@@ -8,6 +8,7 @@ from collections.abc import Container, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import require
 from maxatk.evaluation import folder
 from maxatk.evaluation.evaluation import Evaluation, UnitProgress
 from maxatk.evaluation.recipe import EvalRecipe
@@ -34,6 +35,8 @@ class SampledEvaluation(Evaluation):
     def __init__(
         self, recipe: EvalRecipe, verifier: Verifier, backend: Backend | None = None
     ) -> None:
+        # Not in the recipe: the command line makes one whose required keys are yet to come.
+        require(isinstance(recipe.model, str), "model", "a folder or a name", recipe.model)
         reads = {"model": recipe.model, "adapter": recipe.adapter}
         folder.out_folder(recipe.folder, reads=reads).check()  # before a model is loaded
         problems = read_problems(

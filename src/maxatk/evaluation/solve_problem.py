@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk import errors
-from maxatk.check import whole
+from maxatk.check import function_or_none, require, whole
 from maxatk.evaluation.scoring import BY_TESTS, Scorer, visible_shares
 from maxatk.evaluation.scoring_thread import scoring_thread
 from maxatk.evaluation.store import key_of
@@ -89,12 +89,15 @@ def solve(
     sample has what `by` needs), MissingFileError, MissingDependencyError (backend) and ServerError.
     """
     whole("n", n, 1)
+    settings = SamplingSettings() if settings is None else settings
+    _refuse_other_kinds(model, problem, settings, verifier)
+    function_or_none("progress", progress)
     if by is None:
         by = "majority" if isinstance(problem, str) else "reward"
     if isinstance(problem, str):
         problem = Problem("prompt", problem)
     _refuse_way(problem, by, reward)
-    settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
+    settings = dataclasses.replace(settings, samples=n)
 
     def report(done: int) -> None:
         if progress is not None:
@@ -104,8 +107,9 @@ def solve(
         verifier = verifier or opened.enter_context(Verifier())
         # Before the model, which takes longer to load: a wrong reward is refused first.
         scorer = Scorer(reward, {problem.id: problem}, verifier) if by == "reward" else None
-        running = model_settings or ModelSettings(batch_size=DRAWN_AT_ONCE)
-        backend = load_backend(str(model), running)
+        if model_settings is None:
+            model_settings = ModelSettings(batch_size=DRAWN_AT_ONCE)
+        backend = load_backend(str(model), model_settings)
         backend.prepare({problem.id: problem.prompt}, settings)
         sampling = backend.sample([Request(problem.id, problem.prompt, range(n))], settings)
         drawn = opened.enter_context(contextlib.closing(sampling))
@@ -121,6 +125,15 @@ def solve(
     if all(value is None for value in values):
         raise errors.DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
     return _first_best(problem, by, submissions, values)
+
+
+def _refuse_other_kinds(model: object, problem: object, settings: object, verifier: object) -> None:
+    """Raise InvalidValueError for an argument of `solve` that is of another kind."""
+    require(isinstance(model, (str, Path)), "model", "a folder or a name", model)
+    require(isinstance(problem, (Problem, str)), "problem", "a Problem or a text", problem)
+    require(isinstance(settings, SamplingSettings), "settings", "SamplingSettings", settings)
+    is_verifier = verifier is None or isinstance(verifier, Verifier)
+    require(is_verifier, "verifier", "a Verifier that is open", verifier)
 
 
 def _refuse_way(problem: Problem, by: str, reward: Any) -> None:

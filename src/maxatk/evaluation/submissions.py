@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, suggestion
 from maxatk.exchange.formats import OURS, TABLE
 from maxatk.exchange.log import LogRow
@@ -70,6 +71,7 @@ def read_submissions(
     DataError that names every other line, sample that occurs twice and unknown problem, or the
     format that the file may have.
     """
+    require(isinstance(problems, Mapping), "problems", "a mapping of ids to problems", problems)
     last_parts = {problem_id: problem_id.rpartition("/")[2] for problem_id in problems}
     counts = Counter(last_parts.values())
     id_of_last_part = {

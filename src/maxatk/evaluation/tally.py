@@ -147,6 +147,8 @@ class ScoreTally:
     """
 
     def __init__(self, scores: Iterable[Score] = (), *, column: str | None = None) -> None:
+        is_column = column is None or isinstance(column, str)
+        require(is_column, "column", "the name of a column", column)
         self.column = column
         self._turns: int | None = None  # of the budget that the column is, if it is one
         if column is not None and is_budget(column):

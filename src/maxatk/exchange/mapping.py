@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import one_of, require, several
+from maxatk.errors import InvalidValueError
 from maxatk.exchange import log
 from maxatk.exchange.formats import FORMATS
 from maxatk.exchange.log import LogRow, RawRow
@@ -14,8 +15,10 @@ from maxatk.exchange.rollouts import CHOICE, check_choice
 
 def parse_mapping(items: Sequence[str]) -> dict[str, str]:
     """Return the mapping of `field=path` items; raises InvalidValueError for another form."""
+    several("map", items, "texts such as field=path.to.value")
     mapping = {}
     for item in items:
+        require(isinstance(item, str), "map", "texts such as field=path.to.value", item)
         field, equals, path = item.partition("=")
         if not equals or not field or not path:
             raise InvalidValueError(f"map: {item!r} must have the form field=path.to.value")
@@ -25,16 +28,15 @@ def parse_mapping(items: Sequence[str]) -> dict[str, str]:
 
 def check_mapping(format_name: str, mapping: Mapping[str, str]) -> None:
     """Raise InvalidValueError for an unknown format, or a field that it does not take."""
-    if format_name not in FORMATS:
-        raise unknown_name("format", format_name, FORMATS)
+    one_of("format", format_name, FORMATS)
     check_choice(mapping.get(CHOICE))
     allowed = [*log.MAPPED, CHOICE]
     choice = FORMATS[format_name].choice
     if choice is not None:
         allowed.append(choice)
-    for field in mapping:
-        if field not in allowed:
-            raise unknown_name(f"map, for the format {format_name}", field, allowed)
+    for field, path in mapping.items():
+        one_of(f"map, for the format {format_name}", field, allowed)
+        require(isinstance(path, str), f"map.{field}", "text", path)
 
 
 def mapped(samples: Sequence[LogRow], row: RawRow, mapping: Mapping[str, str]) -> Sequence[LogRow]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from maxatk.check import as_path, require
 from maxatk.errors import DataError
 from maxatk.exchange.file_rows import placed_rows, row_of
 from maxatk.exchange.formats import FORMATS, TABLE
@@ -79,7 +80,9 @@ def open_log(
     The arguments are those of `read_log`, which says what is raised; bad rows behind the first are
     found by `OpenLog.samples`.
     """
-    path = Path(path)
+    path = as_path("path", path)
+    is_mapping = mapping is None or isinstance(mapping, Mapping)
+    require(is_mapping, "map", "a mapping of fields to paths", mapping)
     mapping = dict(mapping or {})
     name = log_format or FORMAT_OF_SUFFIX.get(path.suffix.lower())
     if name is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maxatk.check import require, whole
+from maxatk.check import as_path, require, several, whole
 from maxatk.errors import (
     DataError,
     InvalidValueError,
@@ -78,8 +78,10 @@ def problems_by_id(problems: Iterable[Problem], *, source: str) -> dict[str, Pro
 
     Raises DataError where there are none or an id occurs twice.
     """
+    several(source, problems, "problems")
     by_id: dict[str, Problem] = {}
     for problem in problems:
+        require(isinstance(problem, Problem), source, "a list of Problem", problem)
         if problem.id in by_id:
             raise DataError(f"{source}: the id {problem.id!r} occurs twice")
         by_id[problem.id] = problem
@@ -202,4 +204,4 @@ def find_problem(
 
 def solutions_file(problems: Path) -> Path:
     """Return where the reference solutions of a problems file lie: X.solutions.jsonl beside X."""
-    return problems.with_suffix(".solutions.jsonl")
+    return as_path("problems", problems).with_suffix(".solutions.jsonl")

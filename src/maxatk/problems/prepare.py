@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import at_least, existing_file, is_whole, require
+from maxatk.check import (
+    as_path,
+    at_least,
+    existing_file,
+    function_or_none,
+    is_whole,
+    require,
+)
 from maxatk.errors import InvalidValueError
 from maxatk.folders import file_digest, read_json, write_json
 from maxatk.problems.benchmarks.base import (
@@ -116,10 +123,13 @@ def outputs(out: Path, parts: Iterable[str] = ()) -> dict[str, Path]:
     return {name: out.with_name(f"{out.stem}-{name}.jsonl") for name in parts} or {"": out}
 
 
-def refuse_foreign_outputs(settings: PrepareSettings, out: Path) -> None:
+def refuse_foreign_outputs(settings: PrepareSettings, out: str | Path) -> None:
     """Raise InvalidValueError where a file to be written is read, or of another than `prepare`."""
+    require(isinstance(settings, PrepareSettings), "settings", "PrepareSettings", settings)
+    out = as_path("out", out)
+    problems = outputs(out, settings.parts)
     written_before = out.with_suffix(_MANIFEST).exists() or out.with_suffix(_WORK).exists()
-    for path in outputs(out, settings.parts).values():
+    for path in problems.values():
         refuse_sources("out", path, [*settings.files, settings.checkers])
         if path.exists() and not written_before:
             raise InvalidValueError(
@@ -143,9 +153,11 @@ def prepare(
     of a prompt is needed for `max_prompt_tokens`; `progress(done, total)` counts rows. Raises
     InvalidValueError, MissingFileError and DataError, before the first row where that can be.
     """
+    refuse_foreign_outputs(settings, out)
+    function_or_none("count_tokens", count_tokens)
+    function_or_none("progress", progress)
     out = Path(out)
     problems = outputs(out, settings.parts)
-    refuse_foreign_outputs(settings, out)
     left_out = out.with_suffix(".left_out.jsonl")
     manifest_file = out.with_suffix(_MANIFEST)
     work = out.with_suffix(_WORK)

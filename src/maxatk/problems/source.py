@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from maxatk.check import needing
+from maxatk.check import needing, one_of
 from maxatk.errors import (
     DataError,
     InvalidValueError,
@@ -42,10 +42,9 @@ class Source:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.benchmark not in BENCHMARKS:
-            raise unknown_name("benchmark", self.benchmark, BENCHMARKS)
-        if self.split is not None and self.split not in self.kind.splits:
-            raise unknown_name("split", self.split, self.kind.splits)
+        one_of("benchmark", self.benchmark, BENCHMARKS)
+        if self.split is not None:
+            one_of("split", self.split, self.kind.splits)
         if self.file is None and not self.kind.hub:
             raise InvalidValueError(f"{self.benchmark}: needs options.hub, a data set, or a file")
         if self.file is not None and self.revision is not None:

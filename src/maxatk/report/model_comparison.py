@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Literal
 
-from maxatk.check import is_number, require
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import is_number, one_of, require, several
+from maxatk.errors import InvalidValueError
 from maxatk.evaluation.budgets import read_budget, turns_of
 from maxatk.evaluation.load import ResultsSource
 from maxatk.evaluation.results import METRICS
@@ -18,7 +18,7 @@ from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.comparison_tables import row_of_test, score_rows
 from maxatk.report.decision import Decision, decide
 from maxatk.report.paired_tests import Measure, PairedTest
-from maxatk.report.reading import Reading, load_comparison
+from maxatk.report.reading import RUNS_BY_NAME, Reading, load_comparison
 from maxatk.report.run_tables import scores_table
 from maxatk.report.tables import TidyRow
 from maxatk.statistics.tests import wilcoxon
@@ -99,15 +99,16 @@ class CompareOptions(Reading):
     allow_other_verifiers: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.budget is not None:
             read_budget(self.budget)
             if self.by is not None or self.column is not None:
                 raise InvalidValueError("budget: does not go with by or column; leave these out")
         is_level = is_number(self.alpha) and 0 < self.alpha < 1
         require(is_level, "alpha", "a number between 0 and 1", self.alpha)
+        several("metric", self.metric, "metrics")
         for metric in self.metric:
-            if metric not in METRICS:
-                raise unknown_name("metric", metric, METRICS)
+            one_of("metric", metric, METRICS)
 
 
 def compare(
@@ -119,6 +120,8 @@ def compare(
     InvalidValueError for fewer than two models, different benchmarks, and a field `by` that no
     problem has; MissingFileError for a folder of neither; and as `load_comparison`.
     """
+    require(isinstance(results, Mapping), "results", RUNS_BY_NAME, results)
+    require(isinstance(options, CompareOptions), "options", "CompareOptions", options)
     if len(results) < 2:
         raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
     comparisons = _comparisons(results, options)

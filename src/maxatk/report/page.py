@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from maxatk.check import require, whole
+from maxatk.check import as_path, require, several, whole
 from maxatk.report import figures, recorded_settings, run_tables, trade_off, training_figures
 from maxatk.report.decision import decide
 from maxatk.report.figure_style import lines_for
@@ -41,8 +41,13 @@ def write_report(
     `load_comparison`.
     """
     whole("samples", samples, 0)
-    out = Path(out_html)
+    out = as_path("out", out_html)
     require(out.suffix in (".html", ".htm"), "out", "a file that ends in .html", str(out))
+    several("curves", curves, "trainings")
+    for curve in curves:
+        is_training = isinstance(curve, Mapping) and {"name", "log_history"} <= curve.keys()
+        require(is_training, "curves", "mappings with name and log_history", curve)
+    several("remarks", remarks, "texts")
     comparison = comparison_of(results)
     details = problem_details(comparison, samples=samples) if samples else []
     decisions = {}

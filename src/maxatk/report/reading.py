@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from maxatk.check import require, several
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.load import ResultsSource, load_results
 from maxatk.evaluation.problem_groups import only_problems
@@ -15,6 +16,7 @@ from maxatk.report.comparison import BASE, Comparison, Run, check_name
 from maxatk.report.tables import counted
 
 Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]  # what tables and pages are made of
+RUNS_BY_NAME = "a mapping of names to runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,11 @@ class Reading:
     k: tuple[int, ...] = ()
     threshold: float | None = None
     column: str | None = None
+
+    def __post_init__(self) -> None:
+        several("k", self.k, "integers")
+        is_column = self.column is None or isinstance(self.column, str)
+        require(is_column, "column", "the name of a column", self.column)
 
     def results_of(self, source: ResultsSource, places: Mapping[str, str] | None = None) -> Results:
         """Return the results of one run; raises as `load_results`."""
@@ -55,6 +62,8 @@ def load_comparison(
     another column stands in for the reward of some runs, or problems or the limits of verifiers
     differ that may not; and as `load_results`.
     """
+    require(isinstance(results, Mapping), "results", RUNS_BY_NAME, results)
+    require(isinstance(reading, Reading), "reading", "a Reading", reading)
     if not results:
         raise InvalidValueError("results: must hold at least one run")
     runs = []

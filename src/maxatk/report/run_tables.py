@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from maxatk.check import one_of, require, several
 from maxatk.evaluation.results import METRICS, RETRIED, Counts, Results
 from maxatk.records import Outcome
 from maxatk.report import tables
@@ -45,7 +46,11 @@ def overview_table(
 
     A run with visible tests has a row more, for max@k with a blind retry (`retried_max_at_k`).
     """
+    several("k", ks, "integers")
+    several("metrics", metrics, "metrics")
     comparison = comparison_of(results, Reading(k=tuple(ks)))
+    for metric in metrics:
+        one_of("metrics", metric, (*METRICS, *comparison.selections))
     shown_ks = comparison.shown_ks(ks or KS)
     measures = [Measure("", metric, k) for metric in metrics for k in shown_ks]
     scores = scores_table({"": comparison}, measures)
@@ -160,6 +165,7 @@ def samples_table(comparison: Comparison) -> Table:
 
 def outcomes_table(results: Results) -> Table:
     """Return one row an outcome that occurred, and last the samples without a reward, if any."""
+    require(isinstance(results, Results), "results", "Results", results)
     counts = results.counts
     numbers = {}
     for outcome in map(str, Outcome):

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from maxatk.errors import unknown_name
+from maxatk.check import one_of, require
 from maxatk.report.tables import MINUS, STAR, Cell, Table, TidyRow
 
 TableFormat: TypeAlias = Literal["md", "csv", "latex"]
@@ -25,8 +25,9 @@ def format_table(table: Table, table_format: TableFormat, *, caption: str = "") 
     `... mark` and `... note` as columns. The `caption` is a paragraph below a table of Markdown, a
     comment in LaTeX, and not in CSV. Raises InvalidValueError for another format.
     """
-    if table_format not in _FORMATS:
-        raise unknown_name("format", table_format, _FORMATS)
+    require(isinstance(table, Table), "table", "a Table", table)
+    one_of("format", table_format, _FORMATS)
+    require(isinstance(caption, str), "caption", "text", caption)
     text = _FORMATS[table_format](table)
     if caption and table_format == "md":
         text += f"\n{_plain_markdown(caption)}\n"

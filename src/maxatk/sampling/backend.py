@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from maxatk.check import require
-from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
+from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.records import Sample
 from maxatk.sampling.settings import BACKENDS, ModelSettings, Request, SamplingSettings
@@ -71,15 +71,15 @@ class Backend(abc.ABC):
 def load_backend(model: str, settings: ModelSettings) -> Backend:
     """Return the backend of the settings with `model` loaded.
 
-    Raises InvalidValueError for an unknown backend and for settings the backend has no use for,
-    MissingDependencyError without its packages, MissingFileError without the model.
+    Raises InvalidValueError for settings the backend has no use for, MissingDependencyError without
+    its packages, MissingFileError without the model.
     """
+    require(isinstance(model, str), "model", "a folder or a name", model)
+    require(isinstance(settings, ModelSettings), "settings", "ModelSettings", settings)
     name = settings.backend
     if name == "auto":
         name = _backend_here(settings)
         settings = dataclasses.replace(settings, backend=name)
-    if name not in BACKENDS:
-        raise unknown_name("backend", name, BACKENDS)
     row = BACKENDS[name]
     for lacking in settings.given(row.lacks):
         why = f"the backend {name!r} has no such setting"

@@ -8,8 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from maxatk.check import is_finite, is_number, require, whole
-from maxatk.errors import unknown_name
+from maxatk.check import is_finite, is_number, one_of, require, whole
 from maxatk.models import PromptSettings
 from maxatk.settings import masked_url
 
@@ -170,8 +169,8 @@ class ModelSettings:
         device_map: How the weights are spread over devices, such as auto (hf).
         engine: More arguments of vLLM's engine, such as engine.max_model_len=4096 (vllm).
 
-    Raises InvalidValueError for a batch size that is no integer from 1, an unknown dtype and an
-    engine that is no mapping.
+    Raises InvalidValueError for a batch size that is no integer from 1, an unknown backend or dtype
+    and for settings of another kind.
     """
 
     backend: BackendName = "hf"
@@ -189,8 +188,10 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.batch_size is not None:
             whole("batch_size", self.batch_size, 1)
-        if self.dtype not in get_args(Dtype):
-            raise unknown_name("dtype", str(self.dtype), get_args(Dtype))
+        one_of("backend", self.backend, ("auto", *BACKENDS))
+        one_of("dtype", self.dtype, get_args(Dtype))
+        require(isinstance(self.server, ServerSettings), "server", "ServerSettings", self.server)
+        require(isinstance(self.prompt, PromptSettings), "prompt", "PromptSettings", self.prompt)
         require(isinstance(self.engine, Mapping), "engine", "a mapping", self.engine)
 
     def given(self, names: Sequence[str]) -> list[str]:
