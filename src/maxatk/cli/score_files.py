@@ -1,0 +1,85 @@
+"""Which files the command `score` is given, and of which step or task each is."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from maxatk.cli.output import say_aside
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.outside_rewards import natural
+from maxatk.exchange.recognition import LOG_ENDINGS, is_named_as_log
+from maxatk.exchange.unfinished import is_unfinished
+
+_OF_LM_EVAL = re.compile(r"samples_(.+)_\d{4}-\d\d-\d\dT[\d.:-]+\.jsonl")
+
+
+def is_several(path: Path) -> bool:
+    """Say whether a path is a folder, or a pattern, which several files may match."""
+    return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """Return the files of paths, folders and patterns, sorted by the numbers in their names."""
+    files: list[Path] = []
+    for path in paths:
+        if not is_several(path):
+            files.append(path)
+            continue
+        inside = path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))
+        logs = [file for file in inside if is_named_as_log(file)]
+        if not logs:
+            endings = ", ".join(LOG_ENDINGS)
+            raise MissingFileError(f"rewards: no file ending in {endings} at {path}")
+        files += logs
+    return sorted(files, key=lambda file: natural(str(file)))
+
+
+def are_of_tasks(files: Sequence[Path]) -> bool:
+    """Say whether all files are named as the logs that lm-eval writes, one for each task."""
+    return all(_OF_LM_EVAL.fullmatch(file.name) for file in files)
+
+
+def tasks_of(files: Sequence[Path]) -> dict[str, Path]:
+    """Return logs of lm-eval by their tasks."""
+    tasks: dict[str, Path] = {}
+    for file in files:
+        match = _OF_LM_EVAL.fullmatch(file.name)
+        assert match is not None  # by `are_of_tasks`
+        if match[1] in tasks:
+            raise InvalidValueError(
+                f"rewards: {tasks[match[1]].name} and {file.name} are of one task; name one of them"
+            )
+        tasks[match[1]] = file
+    return tasks
+
+
+def steps_of(files: Sequence[Path]) -> dict[int, Path]:
+    """Return the files by their steps, the last number in the name of each."""
+    steps: dict[int, Path] = {}
+    for file in files:
+        numbers = re.findall(r"\d+", file.stem)
+        if numbers:
+            steps[int(numbers[-1])] = file
+    if len(steps) < len(files):
+        raise InvalidValueError(
+            "rewards: several files, those of a folder or of a pattern must have names that end in "
+            f"their steps, each another, such as 10.jsonl; got {files[0].name} ... {files[-1].name}"
+        )
+    return steps
+
+
+def finished_steps(steps: Mapping[int, Path]) -> dict[int, Path]:
+    """Return the steps without the last one while a training is still writing its file."""
+    last = max(steps)
+    if not is_unfinished(steps[last]):
+        return dict(steps)
+    if len(steps) == 1:
+        raise DataError(f"{steps[last]}: is not yet written to its end, and is the only step")
+    say_aside(
+        f"note: step {last} is left out: {steps[last]} is not yet written to its end; the same "
+        "command takes it once it is"
+    )
+    return {step: file for step, file in steps.items() if step != last}
