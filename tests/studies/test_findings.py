@@ -22,7 +22,7 @@ def test_gradient_spikes_are_a_percentile_in_medians_averaged_over_seeds(studied
     assert study.models["spiked"]["training"][GRADIENT_SPIKES] == pytest.approx(expected, abs=1e-3)
     assert study.models["base"]["training"] == {}
     header = study_tables(study)["training"].header
-    assert "gradient p95/median" in header
+    assert "gradient p95/median of a training, mean over seeds" in header
 
 
 @pytest.mark.parametrize("history", [[{"loss": 1.0}], [{"grad_norm": 0.0}, {"grad_norm": 0.0}]])

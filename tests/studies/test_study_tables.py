@@ -40,7 +40,14 @@ SHAPES = {
         ),
         3,
     ),
-    "training": (("model", "mean |ρ−1|", "gradient p95/median", "seconds", "max@16"), 2),
+    "training": (
+        (
+            *("model", "mean |ρ−1| over logged steps"),
+            "gradient p95/median of a training, mean over seeds",
+            *("seconds of a training, mean over seeds", "max@16"),
+        ),
+        2,
+    ),
 }
 
 
@@ -144,6 +151,16 @@ def test_a_column_more_of_the_trainings_is_one_entry(studied, build, monkeypatch
     model = studied(history, history, levels={"method": "model"})
     table = study_tables(build([*studied(levels={}), *model]))["training"]
     assert (table.header[-2], table.rows[0][-2].text) == ("mean loss", "1.50")
+
+
+def test_headings_of_trainings_say_over_what_a_number_is(studied, build):
+    # Steps are pooled over the seeds, and a training that logs more of them counts for more.
+    model = studied([{"entropy": 1.0}, {"entropy": 2.0}], [{"entropy": 6.0}], levels={"k": "1"})
+    table = study_tables(build([*studied(levels={}), *model]))["training"]
+    cells = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))
+    assert cells["nats per token, mean over logged steps"] == "3.000"
+    for _, heading, _ in findings.TRAINING_COLUMNS:
+        assert "over logged steps" in heading or "over seeds" in heading
 
 
 def test_a_stored_score_that_chooses_has_a_table_and_tests(seeded, build):

@@ -27,17 +27,19 @@ STUDY_FORMAT = 3
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
 _NOT_KEPT: Mapping[str, Any] = {"per_problem": {}, "manifest": {}}
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
-# Of a training: key in its log (all but spikes and seconds), heading and decimals in the table.
+# Of a training: key in its log (all but spikes and seconds), heading and decimals in the table. The
+# headings say over what a number is: spikes and seconds are of a whole training, with one number
+# for each seed, the others are means over the logged steps of all seeds.
 TRAINING_COLUMNS = (
-    ("ratio/mean_abs_delta", "mean |ρ−1|", 3),
-    ("ratio/max_abs_delta", "max |ρ−1|", 2),
-    ("ratio/effective_samples", "effective samples", 3),
-    ("clip_ratio/region_mean", "clipped tokens", 3),
-    (GRADIENT_SPIKES, "gradient p95/median", 2),
-    ("frac_groups_without_signal", "groups without signal", 3),
-    ("entropy", "nats per token", 3),
-    ("completions/distinct", "distinct in a group", 3),
-    ("seconds", "seconds", 0),
+    ("ratio/mean_abs_delta", "mean |ρ−1| over logged steps", 3),
+    ("ratio/max_abs_delta", "max |ρ−1| of a step, mean over logged steps", 2),
+    ("ratio/effective_samples", "effective samples, mean over logged steps", 3),
+    ("clip_ratio/region_mean", "clipped tokens, mean over logged steps", 3),
+    (GRADIENT_SPIKES, "gradient p95/median of a training, mean over seeds", 2),
+    ("frac_groups_without_signal", "groups without signal, mean over logged steps", 3),
+    ("entropy", "nats per token, mean over logged steps", 3),
+    ("completions/distinct", "distinct in a group, mean over logged steps", 3),
+    ("seconds", "seconds of a training, mean over seeds", 0),
 )
 _DIGITS = {GRADIENT_SPIKES: 3, "seconds": 1}  # that are kept of a mean; 6 of the others
 
