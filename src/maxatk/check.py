@@ -7,7 +7,7 @@ import math
 import numbers
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set, Sized
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -125,10 +125,38 @@ def returned_number(value: object) -> float | None:
 def returned_list(values: Any) -> list[Any] | None:
     """Return what a function returned for many samples as a list; None where it is no such thing.
 
-    Lists, tuples, arrays of NumPy, tensors and columns of data frames are.
+    Lists, tuples, iterators, arrays of NumPy, tensors and columns of data frames are.
     """
     values = values.tolist() if hasattr(values, "tolist") else values
-    return list(values) if isinstance(values, (list, tuple)) else None
+    has_order = isinstance(values, Iterable) and not isinstance(values, (Mapping, Set))
+    return list(values) if has_order and not isinstance(values, (str, bytes)) else None
+
+
+def returned_rewards(
+    values: Any, expected: int, *, called: str, largest: float = LARGEST
+) -> list[float]:
+    """Return what a reward function returned for so many completions as floats, NaN for None.
+
+    Raises InvalidValueError, which names the function as it is `called`, for anything but a list
+    of one number (of at most `largest` in size), NaN or None a completion.
+    """
+    listed = returned_list(values)
+    if listed is None or len(listed) != expected:
+        got = shown(values) if listed is None else f"{len(listed)} values"
+        raise InvalidValueError(
+            f"{called} must return a list of {expected} values, one a completion, each a finite "
+            f"number or None; got {got}"
+        )
+    rewards = []
+    for value in listed:
+        number = math.nan if value is None else returned_number(value)
+        if number is None or abs(number) > largest:
+            raise InvalidValueError(
+                f"{called} must return for each completion a finite number, of at most "
+                f"{largest:.2g} in size, or None; got {shown(value)}"
+            )
+        rewards.append(number)
+    return rewards
 
 
 def column(field: str, values: object, count: int | None = None) -> None:

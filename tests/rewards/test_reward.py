@@ -151,7 +151,7 @@ def test_what_is_no_finite_number_is_a_failure_and_not_0(write_spec, verifier, v
 
 @pytest.mark.parametrize(
     "result",
-    ["0.5", "[1.0]", "[1.0] * 3", "[]", "None", "{0: 1, 1: 2}", "Unshown()", "iter([1, 1])"],
+    ["0.5", "[1.0]", "[1.0] * 3", "[]", "None", "{0: 1, 1: 2}", "Unshown()", "{0.5, 1}"],
 )
 def test_a_result_of_another_length_or_type_is_an_error_and_no_second_call(
     write_spec, verifier, result

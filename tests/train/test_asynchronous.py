@@ -257,6 +257,23 @@ def test_samples_without_a_reward_or_a_token_count_for_nothing(tiny, tmp_path):
     np.testing.assert_allclose([row.advantage for row in rows], wanted[[0, 1, 2, 4]])
 
 
+def test_what_is_no_reward_is_refused_by_name(tiny, tmp_path):
+    class Judge:
+        """An environment whose reward is a text."""
+
+    def broken(**_):
+        return 0.5
+
+    config = settings(tmp_path, method="bon_loo1", num_generations=4)
+    completions = [(2, 1), (0, 3), (1, 1), (0, 0)]
+    group = group_of(completions, [[-1.0, -1.0]] * 4, group_id=0)
+    with pytest.raises(InvalidValueError, match=r"reward_funcs: broken must .* 4 .*; got 0\.5"):
+        asyncio.run(a_loop(tiny, config, broken)._score_group(group))
+    group.env_rewards = [None, (Judge, 1.0), (Judge, "1"), None]
+    with pytest.raises(InvalidValueError, match=r"get_reward of Judge must .*; got '1'"):
+        asyncio.run(a_loop(tiny, config)._score_group(group))
+
+
 def test_a_group_that_is_too_old_in_part_is_left_out():
     def row(group, place, rows):
         ids = np.array([2, 3, place])

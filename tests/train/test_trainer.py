@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk import best_of
@@ -209,13 +210,64 @@ def test_what_cannot_be_trained_is_refused(make_trainer):
         make_trainer(best_of(text_reward, k=2))
 
 
-@pytest.mark.parametrize("reward", [float("inf"), -float("inf"), 1e39])
-def test_a_reward_beyond_a_float_names_its_function(make_trainer, reward):
-    def unbounded(completions, **_):
-        return [reward, *[0.0] * (len(completions) - 1)]
+ONE_EACH = "return a list of 8 values, one a completion, each a finite number or None; got"
+A_NUMBER = "return for each completion a finite number, of at most 3.4e+38 in size, or None; got"
 
-    trainer = make_trainer([text_reward, unbounded])
-    with pytest.raises(InvalidValueError, match=rf"reward_funcs: unbounded .* {reward / 1e-300}"):
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (0.5, f"{ONE_EACH} 0.5"),
+        (None, f"{ONE_EACH} None"),
+        ([0.5] * 7, f"{ONE_EACH} 7 values"),
+        ("12345678", f"{ONE_EACH} '12345678'"),
+        (dict.fromkeys(range(8), 0.5), f"{ONE_EACH} {{0: 0.5, 1: 0.5"),
+        (["1"] * 8, f"{A_NUMBER} '1'"),
+        ([[0.5, 1.0]] * 8, f"{A_NUMBER} [0.5, 1.0]"),
+        ([[0.5]] * 8, f"{A_NUMBER} [0.5]"),
+        ([1j] * 8, f"{A_NUMBER} 1j"),
+        ([float("inf"), *[0.0] * 7], f"{A_NUMBER} inf"),
+        ([*[0.0] * 7, -float("inf")], f"{A_NUMBER} -inf"),
+        ([1e39] * 8, f"{A_NUMBER} 1e+39"),
+    ],
+)
+def test_what_is_no_reward_names_its_function(make_trainer, values, message, is_async):
+    def broken(**_):
+        return values
+
+    async def broken_later(**_):
+        return values
+
+    function = broken_later if is_async else broken
+    trainer = make_trainer([text_reward, function])
+    with pytest.raises(InvalidValueError) as refused:
+        trainer.train()
+    assert str(refused.value).startswith(f"reward_funcs: {function.__name__} must {message}")
+
+
+@pytest.mark.parametrize(
+    "kind", [tuple, iter, np.array, torch.tensor, lambda values: (value for value in values)]
+)
+def test_every_list_of_numbers_is_one_of_rewards(make_trainer, kind):
+    returned = []
+
+    def listed(completions, **_):
+        returned.extend(text_reward(completions))
+        return kind(text_reward(completions))
+
+    trainer = make_trainer(listed, max_steps=1)
+    trainer.train()
+    _, _, rewards = trainer.generations[0]
+    assert rewards.tolist() == returned
+
+
+def test_a_model_whose_reward_is_infinite_is_named(make_trainer, model_folder):
+    judge = AutoModelForSequenceClassification.from_pretrained(model_folder, num_labels=1)
+    judge.score.weight.data.zero_()
+    judge.score.weight.data[0, 0] = torch.inf
+    trainer = make_trainer(judge)
+    with pytest.raises(InvalidValueError, match=r"reward_funcs: .* a finite .*; got -?inf"):
         trainer.train()
 
 

@@ -228,7 +228,7 @@ def test_what_is_no_function_is_refused():
     [
         (["a"] * 3 + ["b"] * 5, r"groups of one size, got runs of \[3, 5\]"),
         (["a", "b"] * 4, "got k=2 with 1 samples"),
-        (["a"] * 7, "must return 7 values"),
+        (["a"] * 7, "must return a list of 7 values"),
     ],
 )
 def test_groups_that_are_not_whole_are_refused(prompts, message):
@@ -300,5 +300,5 @@ def test_numbers_of_every_kind_that_trl_takes_are_rewards(values):
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_finite_number_is_refused_by_name(value):
-    with pytest.raises(InvalidValueError, match="own must return finite numbers or None, got"):
+    with pytest.raises(InvalidValueError, match=r"best_of: own must .* a finite .* or None; got"):
         call(best_of(of([value, *REWARDS[1:]]), k=2))

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 import trl
 
-from maxatk.check import needing, require
+from maxatk.check import needing, require, returned_rewards
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
+from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
@@ -80,12 +81,20 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
     `objective=config.objective`.
     """
 
+    reward_funcs: list[Any]  # which TRL sets and calls
+
     def __init__(self, *, objective: Objective, **settings: Any) -> None:
         super().__init__(**settings)
         self._learner = Learner(objective)
+        # The names of environments that have rewards come behind those of the functions.
+        names = self.reward_func_names[: len(self.reward_funcs)]
+        self.reward_funcs = with_checked_values(self.reward_funcs, names)
 
     async def _score_group(self, group: Any) -> list[Any]:
         """Return TRL's rows of a group, with this package's advantages and log."""
+        for environment, reward in filter(None, group.env_rewards):
+            called = f"environment_factory: get_reward of {environment.__name__}"
+            returned_rewards([reward], 1, called=called, largest=LARGEST_REWARD)
         rows: list[Any] = await super()._score_group(group)
         rows_of_conversations = [len(sequences) for sequences in group.completions_sequences]
         conversations = len(rows_of_conversations)

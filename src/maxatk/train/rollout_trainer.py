@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from maxatk.conversations import completion_text, transcript
 from maxatk.functions import load_function
 from maxatk.rewards import Reward
 from maxatk.train import own_rollouts
+from maxatk.train.checked_rewards import with_checked_values
 from maxatk.train.clock import Clock
 from maxatk.train.cut_messages import closing_tokens
 from maxatk.train.reward_arguments import place_of_selection
@@ -33,6 +34,8 @@ class RolloutTrainer(GRPOTrainer):
     With "own" the functions of this package that run tests verify completions while others are
     still sampled, and wait for the verdicts when TRL calls them.
     """
+
+    reward_funcs: list[Any]  # which TRL sets and calls
 
     def __init__(self, *args: Any, **others: Any) -> None:
         super().__init__(*args, **others)
@@ -149,11 +152,25 @@ class RolloutTrainer(GRPOTrainer):
             self._scored = self._score(*arguments)
         return self._scoring.for_trl(self._scored.scores)
 
+    @contextlib.contextmanager
+    def _checking_values(self) -> Iterator[None]:
+        """Let TRL call functions that name themselves where they return what is no reward."""
+        # The functions themselves are asked for more than their values, as their last verdicts.
+        functions = self.reward_funcs
+        self.reward_funcs = with_checked_values(functions, self.reward_func_names)
+        try:
+            yield
+        finally:
+            self.reward_funcs = functions
+
     def _score(
         self, rows: list[Any], prompts: list[Any], completions: list[Any], ids: list[Any]
     ) -> Scored:
         """Return what the rows of all processes came to, for the arguments of TRL's method."""
-        with self._clock.measure("verification", self._mode_metrics):
+        with (
+            self._clock.measure("verification", self._mode_metrics),
+            self._checking_values(),
+        ):
             scores = super()._calculate_rewards(rows, prompts, completions, ids)
         self._scoring.refuse_infinite(scores)
         ends = (*self._ends, self._tokenizer.pad_token_id)

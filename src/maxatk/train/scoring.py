@@ -68,13 +68,16 @@ class Scoring:
         return without
 
     def refuse_infinite(self, scores: torch.Tensor) -> None:
-        """Raise InvalidValueError that names a function whose reward no float32 of TRL holds."""
+        """Raise InvalidValueError that names a model whose reward no float32 of TRL holds.
+
+        Of what is no model, `with_checked_values` has looked at the values themselves.
+        """
         for name, column in zip(self.names, scores.T, strict=True):
             infinite = column[column.isinf()]
             if len(infinite):
                 raise InvalidValueError(
-                    f"reward_funcs: {name} must return numbers that float32 holds, NaN or None; "
-                    f"got one that is {float(infinite[0])} there"
+                    f"reward_funcs: {name} must return for each completion a finite number or "
+                    f"NaN; got {float(infinite[0])}"
                 )
 
     def _weighted_sums(self, scores: torch.Tensor) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import LARGEST, returned_list, returned_number, shown
+from maxatk.check import returned_rewards
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import FloatArray
@@ -81,7 +81,8 @@ class BestOfValues:
     def _weighted_sum(self, returned: Sequence[Any], rows: int) -> FloatArray:
         """Return the weighted sum of the rewards of each completion, NaN where it has none."""
         by_function = [
-            _numbers(name, values, rows) for name, values in zip(self.names, returned, strict=True)
+            returned_rewards(values, rows, called=f"best_of: {name}")
+            for name, values in zip(self.names, returned, strict=True)
         ]
         rewards: FloatArray = np.array(self.weights) @ np.nan_to_num(by_function)
         rewards[np.isnan(by_function).all(axis=0)] = np.nan
@@ -133,24 +134,3 @@ class BestOfValues:
         has_signal = np.zeros(rows.count, dtype=bool)
         np.logical_or.at(has_signal, rows.groups, values != 0)
         return Valued(rows.size, k, values, best, ~has_signal)
-
-
-def _numbers(name: str, values: Any, expected: int) -> FloatArray:
-    """Return the values of one reward function (N,), NaN for None."""
-    listed = returned_list(values)
-    if listed is None or len(listed) != expected:
-        got = repr(type(values).__name__) if listed is None else len(listed)
-        raise InvalidValueError(
-            f"best_of: {name} must return {expected} values, one a completion; got {got}"
-        )
-    rewards: FloatArray = np.full(expected, np.nan)
-    for place, value in enumerate(listed):
-        if value is None:
-            continue
-        number = returned_number(value)
-        if number is None or abs(number) > LARGEST:
-            raise InvalidValueError(
-                f"best_of: {name} must return finite numbers or None, got {shown(value)}"
-            )
-        rewards[place] = number
-    return rewards
