@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset, IterableDataset
 from peft import PromptTuningConfig
 from safetensors import SafetensorError
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer
 
 from maxatk import best_of
 from maxatk.errors import InvalidValueError
@@ -56,11 +56,9 @@ def test_functions_that_name_columns_of_the_data_set_are_taken(start):
     stream = IterableDataset.from_generator(lambda: ({"prompt": "1"} for _ in range(4)))
     asked = Dataset.from_dict({"question": ["1"] * 4})
     made = asked.with_transform(lambda rows: {"prompt": rows["question"], "answer": ["1"]})
-    talks = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 4)
     selected = Dataset.from_dict({"prompt": [None, *"1234"]}).select(range(1, 5))
-    for dataset in (talks, selected):
-        with pytest.raises(SafetensorError):
-            start({"train_dataset": dataset})
+    with pytest.raises(SafetensorError):
+        start({"train_dataset": selected})
     for dataset in (stream, made):  # whose columns nobody knows
         with pytest.raises(SafetensorError):
             start({"reward_funcs": of_answers, "train_dataset": dataset})
@@ -86,6 +84,26 @@ def of_answers(completions, answer, **_):
 class OfObjects:
     async def __call__(self, prompts, completions, *, answer, **_):
         return [0.0] * len(completions)
+
+
+TALKS = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 4)
+
+
+def with_template(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return tokenizer
+
+
+def test_messages_are_taken_where_a_template_or_a_function_reads_them(start, broken_weights):
+    templated = with_template(broken_weights)
+    with pytest.raises(SafetensorError):
+        start({"train_dataset": TALKS, "processing_class": templated})
+    with pytest.raises(SafetensorError):
+        start({"train_dataset": TALKS, "rollout_func": print})
+    templated.save_pretrained(broken_weights)
+    with pytest.raises(SafetensorError):
+        start({"train_dataset": TALKS})
 
 
 PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_reward)])
@@ -177,6 +195,21 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
             {},
             r"train_dataset: prompt: must be .* in every row, got 'None in 1 rows, .*\[1\]",
         ),
+        (
+            {"train_dataset": TALKS},
+            {},
+            r"train_dataset: prompt: must be texts .*broken', whose tokenizer has no chat template",
+        ),
+        (
+            {"train_dataset": TALKS.to_iterable_dataset()},
+            {},
+            r"train_dataset: prompt: must be texts .* no chat template, got lists of messages",
+        ),
+        (
+            {"eval_dataset": {"talks": TALKS}},
+            {},
+            r"eval_dataset\['talks'\]: prompt: must be texts .* no chat template",
+        ),
         ({"peft_config": {"r": 2}}, {}, r"peft_config: must be a config of peft.*got {'r': 2}"),
         ({"peft_config": {"r": 2}}, {"rollouts": "own"}, r"peft_config: must be a config of peft"),
         ({"processing_class": "gpt2"}, {}, r"processing_class: must be a tokenizer or a proc"),
@@ -198,6 +231,11 @@ def test_an_argument_is_refused_before_the_weights(start, arguments, settings, m
     [
         ({"prompt": ["1"]}, {"per_device_eval_batch_size": 6}, r"per_device_eval_batch_size: "),
         ({"question": ["1"]}, {}, r"eval_dataset: has no column 'prompt'"),
+        (
+            {"prompt": [[{"role": "user", "content": "1"}]], "answer": ["1"]},
+            {},
+            r"eval_dataset: prompt: must be texts .* no chat template",
+        ),
         ({"prompt": ["1"]}, {}, r"of_answers: missing .*'answer'; with eval_dataset"),
     ],
 )
@@ -243,6 +281,18 @@ def test_metrics_of_sets_by_name_have_the_name_of_the_set(model_folder, prompts,
     assert "reward" in logged
 
 
+def settings_of(kind, folder):
+    """The class and the settings of a trainer, whose weights nobody gets to."""
+    if kind == "synchronous":
+        return MaxAtKTrainer, config(folder)
+    asynchronous = pytest.importorskip("maxatk.train.asynchronous", exc_type=ImportError)
+    settings = asynchronous.MaxAtKAsyncConfig(
+        output_dir=str(folder), k=2, use_cpu=True, bf16=False, report_to="none"
+    )
+    return asynchronous.MaxAtKAsyncTrainer, settings
+
+
+@pytest.mark.parametrize("trainer", ["synchronous", "asynchronous"])
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
@@ -251,14 +301,14 @@ def test_metrics_of_sets_by_name_have_the_name_of_the_set(model_folder, prompts,
     ],
 )
 def test_a_launch_that_was_not_meant_is_refused(
-    broken_weights, prompts, tmp_path, monkeypatch, kind, message
+    broken_weights, prompts, tmp_path, monkeypatch, trainer, kind, message
 ):
-    settings = config(tmp_path)
+    trainer_class, settings = settings_of(trainer, tmp_path)
     monkeypatch.setattr(settings.distributed_state, "distributed_type", kind)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(InvalidValueError, match=message):
-        MaxAtKTrainer(str(broken_weights), text_reward, settings, prompts)
+        trainer_class(str(broken_weights), text_reward, settings, prompts)
 
 
 def test_rewards_of_one_name_are_warned_of(start):

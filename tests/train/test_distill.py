@@ -176,6 +176,13 @@ def test_what_is_wrong_is_refused_before_any_work(recipe, changes, error, messag
     assert not list(Path(recipe["out"]).glob("samples-*"))
 
 
+def test_a_launch_in_which_each_process_would_train_alone_is_refused(recipe, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InvalidValueError, match="use_cpu: must be True for 2 processes without"):
+        run(recipe, trainer={**TRAINER, "use_cpu": False})
+    assert not list(Path(recipe["out"]).glob("samples-*"))
+
+
 def test_samples_of_any_length_are_whole_unless_a_length_is_given(recipe, tmp_path):
     def longest(**trainer):
         asked = {**recipe, "trainer": {**TRAINER, **trainer}}

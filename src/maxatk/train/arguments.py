@@ -24,6 +24,7 @@ from trl import GRPOTrainer
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.train import own_rollouts
+from maxatk.train.chat_templates import refuse_without_template
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.reward_arguments import check_calls, check_rewards
 from maxatk.train.signal_groups import refuse_irreplaceable
@@ -58,7 +59,7 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
         called="train_dataset",
     )
     if arguments.get("eval_dataset") is not None:
-        check_evaluation(config, arguments["eval_dataset"], arguments)
+        _check_evaluation_sets(config, arguments["eval_dataset"], arguments)
     if config.groups_with_signal:
         refuse_irreplaceable(dataset, environments)
     if config.log_groups:
@@ -78,6 +79,8 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
             adapters=[] if adapter is None else [adapter],
         )
     _check_model(config, arguments["model"])
+    dataset_of = {"train_dataset": dataset, **_evaluation_sets(arguments.get("eval_dataset"))}
+    refuse_without_template(config, dataset_of, arguments)
 
 
 def check_evaluation(config: MaxAtKConfig, datasets: Any, arguments: Mapping[str, Any]) -> None:
@@ -85,12 +88,23 @@ def check_evaluation(config: MaxAtKConfig, datasets: Any, arguments: Mapping[str
 
     `arguments` are those of the trainer, by name. Raises InvalidValueError.
     """
+    _check_evaluation_sets(config, datasets, arguments)
+    refuse_without_template(config, _evaluation_sets(datasets), arguments)
+
+
+def _evaluation_sets(datasets: Any) -> dict[str, Any]:
+    """Return each evaluation set by what it is called in a message."""
+    if isinstance(datasets, Mapping):
+        return {f"eval_dataset[{name!r}]": dataset for name, dataset in datasets.items()}
+    return {"eval_dataset": datasets}
+
+
+def _check_evaluation_sets(
+    config: MaxAtKConfig, datasets: Any, arguments: Mapping[str, Any]
+) -> None:
     _check_evaluation_batch(config)
     has_environment = bool(arguments.get("environment_factory"))
-    dataset_of = {"eval_dataset": datasets}
-    if isinstance(datasets, Mapping):
-        dataset_of = {f"eval_dataset[{name!r}]": dataset for name, dataset in datasets.items()}
-    for called, dataset in dataset_of.items():
+    for called, dataset in _evaluation_sets(datasets).items():
         _check_dataset(dataset, called=called, has_environment=has_environment)
         if isinstance(dataset, Sized):
             require(len(dataset) > 0, called, "a set of one prompt or more", dataset)

@@ -21,6 +21,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
 from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
+from maxatk.train.launch import check_processes
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
 from maxatk.train.unread_settings import check_numbers
@@ -190,6 +191,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
     ) -> None:
         if not isinstance(args, MaxAtKAsyncConfig):
             raise InvalidValueError(f"args: must be a MaxAtKAsyncConfig, got {type(args).__name__}")
+        check_processes(args)
         refuse_best_of(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         loop_class = getattr(rollout_worker, "_loop_cls", object)
         if rollout_worker is not None and not issubclass(loop_class, MaxAtKRolloutLoop):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import torch
@@ -118,13 +117,6 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         check_options(self)
         if self.rollouts == "own":
             own_rollouts.refuse_settings(self)
-
-    @property
-    def shards_weights(self) -> bool:
-        """Return whether settings or `accelerate launch` give the weights to FSDP or DeepSpeed."""
-        names = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-        launched = any(os.environ.get(name, "false").lower() in ("true", "1") for name in names)
-        return bool(self.fsdp or self.deepspeed or launched)
 
     @property
     def ratios_in_loss(self) -> bool:

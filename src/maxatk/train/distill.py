@@ -29,6 +29,7 @@ from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.train.folder import alone_in, finished, fit, out_folder
+from maxatk.train.launch import check_processes
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
 from maxatk.train.unread_settings import check_numbers
@@ -131,6 +132,7 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
 def _check(recipe: DistillRecipe) -> SFTConfig:
     """Return the settings of TRL's trainer, where all that needs no weights is as it has to be."""
     config = config_of(recipe, Path(recipe.out))
+    check_processes(config)
     lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
     load_problems(recipe.problems, limit=1)

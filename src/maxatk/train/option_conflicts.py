@@ -7,6 +7,7 @@ from typing import Any
 
 from maxatk.check import is_whole, require
 from maxatk.errors import InvalidValueError
+from maxatk.train.launch import shards_weights
 
 
 def check_options(config: Any) -> None:
@@ -48,7 +49,7 @@ def _against_a_cache(config: Any) -> Iterator[str]:
     """Yield settings with which a prompt cannot be evaluated once for all its samples."""
     if config.gradient_checkpointing:
         yield "gradient_checkpointing"
-    if config.shards_weights:
+    if shards_weights(config):
         yield "fsdp or deepspeed"
     if not config.disable_dropout:
         yield "disable_dropout False, which draws noise for every sample"

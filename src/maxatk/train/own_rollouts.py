@@ -18,6 +18,7 @@ from maxatk.sampling.loop import Loop, Work
 from maxatk.sampling.prompt_states import shares
 from maxatk.sampling.settings import SamplingSettings
 from maxatk.sampling.supported import is_plain, supports
+from maxatk.train.launch import shards_weights
 
 # What `generation_kwargs` may change for the loop.
 _FOLLOWED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
@@ -132,7 +133,7 @@ def refuse_settings(config: Any) -> None:
         followed = name in (*_FOLLOWED, "max_new_tokens")
         _require(followed, f"generation_kwargs.{name}", value, "left out", "is not `generate`")
     for name, value, allowed, why in (
-        ("fsdp or deepspeed", config.shards_weights, False, "needs whole weights"),
+        ("fsdp or deepspeed", shards_weights(config), False, "needs whole weights"),
         ("torch_compile", config.torch_compile, False, "changes the shape of its steps"),
         ("disable_dropout", config.disable_dropout, True, "evaluates a prompt once"),
         ("use_transformers_continuous_batching", batching, False, "is not `generate`"),

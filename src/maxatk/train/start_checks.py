@@ -1,9 +1,8 @@
-"""What a training asks of TRL, the model's config, the number of prompts and the launch."""
+"""What a training asks of TRL, the model's config and the number of prompts."""
 
 from __future__ import annotations
 
 import inspect
-import os
 from typing import Any
 
 import trl
@@ -74,15 +73,3 @@ def check_prompts(config: Any, count: int, *, called: str) -> None:
             f"{called}: has {count} prompts, fewer than the {needed} of one rollout batch, so no "
             "step would be taken; allowed: more prompts or a smaller batch"
         )
-
-
-def check_processes(config: Any) -> None:
-    """Refuse launches that accelerate would not do as they were meant, before any weights."""
-    launched = int(os.environ.get("WORLD_SIZE", "1"))
-    kind = config.distributed_state.distributed_type
-    apart = launched > 1 and kind == "NO"
-    allowed = f"True for {launched} processes without a GPU, each of which would train alone"
-    require(not apart, "use_cpu", allowed, config.use_cpu)
-    sharded = config.shards_weights and kind == "MULTI_CPU"
-    allowed = "left out on a CPU, where accelerate runs DDP: recipes/accelerate/two_cpus.yaml"
-    require(not sharded, "fsdp", allowed, config.fsdp)

@@ -36,12 +36,13 @@ from maxatk.train import batch as batches
 from maxatk.train.arguments import by_name, check_arguments, check_evaluation
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.launch import check_processes
 from maxatk.train.model_card import describe_training
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller
 from maxatk.train.shared_prompts import SharedPasses
-from maxatk.train.start_checks import check_processes, check_trl
+from maxatk.train.start_checks import check_trl
 from maxatk.train.verdicts import log_outcomes
 from maxatk.training import Step, TrainingRecord, ratio_values
 from maxatk.training.groups import in_groups
@@ -82,6 +83,8 @@ class MaxAtKTrainer(ResumingTrainer):
         self._arguments = by_name(model, functions, args, train_dataset, *more, **others)
         check_arguments(args, self._arguments)
         super().__init__(model, functions, args, train_dataset, *more, **others)
+        # For the checks of later evaluation sets, which need not load it again.
+        self._arguments = {**self._arguments, "processing_class": self.processing_class}
         self._evaluated = ""  # the name of the evaluation set, of several
         self._record_callback: RecordCallback | None = None
         if args.log_groups:
