@@ -84,6 +84,15 @@ def test_agreement_and_interference_are_those_of_the_whole_gradients(run, scores
         assert row["interfere"] == pytest.approx(np.mean(against))
 
 
+def test_a_problem_is_solved_from_the_threshold_of_the_run_on(run):
+    results = json.loads((run / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps({**results, "threshold": 0.5}))
+    rows = gradient_tables(run, n=N, k=K)["agreement"]
+    # a passes three times in four, b once and c twice.
+    problems = {row["solved"]: row["problems"] for row in rows}
+    assert problems == {"all": 3, "up to 1/2": 2, "up to 7/8": 1}
+
+
 def test_the_noise_is_that_of_every_group_that_can_be_drawn(run, scores):
     draws = np.array(list(itertools.product(range(4), repeat=N)))
     for row in gradient_tables(run, n=N, k=K)["noise"]:

@@ -47,6 +47,8 @@ def test_the_smallest_rate_that_learns_is_named_and_rows_come_by_rate():
 
 def test_a_smaller_one_is_to_be_tried_where_all_learn_and_a_larger_one_where_none_does():
     assert "try half of it as well" in suggested_rate(rate_rows({"a": log_of(1e-4, rise=0.3)}))
+    seeds = {"a": log_of(1e-4, rise=0.0), "b": log_of(1e-4, rise=0.3), "c": LOGS["middle"]}
+    assert "try half of it as well" in suggested_rate(rate_rows(seeds))
     still = rate_rows({"a": log_of(1e-4, rise=0.0), "b": log_of(2e-4, rise=-0.3)})
     assert "no rate learns" in suggested_rate(still)
 

@@ -162,6 +162,7 @@ def test_a_valid_configuration_is_taken():
     ("changes", "names"),
     [
         ({"algorithm__maxatk": {}}, "algorithm.maxatk.k=4"),
+        ({"algorithm__maxatk": "bon_loo1"}, "algorithm.maxatk: must be keys .* got 'bon_loo1'"),
         ({"algorithm__maxatk": {"k": 4}}, "'method' is required"),
         ({"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "kk": 1}}, "'kk'.*did you mean 'k'"),
         ({"algorithm__maxatk": {"method": "bon_lo1", "k": 4}}, "did you mean 'bon_loo1'"),
@@ -195,6 +196,19 @@ def test_a_valid_configuration_is_taken():
         ({"actor__shuffle": True}, "actor.shuffle: must be False"),
         ({"actor__policy_loss": {"loss_mode": "gspo"}}, "loss_mode: must be vanilla.*gspo"),
         ({"actor__ppo_micro_batch_size_per_gpu": 3}, "must be a divisor of the 16 samples.*got 3"),
+        ({"actor__ppo_micro_batch_size_per_gpu": None}, "a divisor of the 16 samples.*got None"),
+        ({"actor__ppo_micro_batch_size_per_gpu": 0}, "a divisor of the 16 samples.*got 0"),
+        (
+            {
+                "actor__ppo_micro_batch_size_per_gpu": None,
+                "trainer__v1__trainer_mode": ASYNC_MODE,
+            },
+            "ppo_micro_batch_size_per_gpu: must be a multiple of rollout.n .*got None",
+        ),
+        (
+            {"actor__ulysses_sequence_parallel_size": 4},
+            "trainer.n_gpus_per_node: must be at least, on all nodes, .*; got 2 in all",
+        ),
         ({"trainer__nnodes": 5}, "samples each divide into 10 ranks; got 4"),
         (
             {"rollout__log_prob_micro_batch_size_per_gpu": 64},

@@ -19,7 +19,7 @@ from maxatk.check import needing, require, whole
 from maxatk.diagnose.prospects import METHODS_COMPARED, Rows, in_bands, used
 from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES
-from maxatk.evaluation.load import rewarded_scores
+from maxatk.evaluation.load import passing_reward, rewarded_scores
 from maxatk.folders import read_json
 from maxatk.jsonl import read_jsonl
 from maxatk.models import PromptSettings, load_tokenizer, prompt_ids
@@ -104,7 +104,8 @@ def gradient_tables(
         )
         if progress is not None:
             progress(done, len(chosen))
-    solved = np.array([(pool.rewards >= 1).mean() for pool in chosen])
+    passes_from = passing_reward(folder)
+    solved = np.array([(pool.rewards >= passes_from).mean() for pool in chosen])
     return {
         "agreement": list(_agreement(np.array(aims), solved)),
         "noise": list(_noise(np.array(means), np.array(squares), n, k)),

@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from maxatk.check import positive, require, whole
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.load import scores_of_folder
-from maxatk.evaluation.results import CEILING, read_results
+from maxatk.evaluation.load import passing_reward, scores_of_folder
+from maxatk.evaluation.results import CEILING
 from maxatk.objectives import METHODS, max_at_k, weighting
 from maxatk.statistics.intervals import FloatArray, check_ks, default_ks
 from maxatk.statistics.power import pairs_needed, problems_needed
@@ -80,7 +79,7 @@ def prospects(
     wanted = max(fewest // 2, 1) if best_of is None else best_of
     whole("best_of", wanted, 1)
     ks = check_ks(ks, fewest) or default_ks(max(fewest // 2, 1))
-    chances = _chances(rewards, Path(folder))
+    chances = _chances(rewards, passing_reward(folder))
     suggestion = suggested(rewards, sizes, wanted)
     return {
         "problems": [{"problems": len(rewards), "samples": fewest}],
@@ -185,11 +184,9 @@ def _widest_k(rewards: FloatArray, n: int, best_of: int) -> int:
     return 1
 
 
-def _chances(rewards: FloatArray, folder: Path) -> FloatArray:
+def _chances(rewards: FloatArray, passes_from: float) -> FloatArray:
     """Return how often each problem is solved: (P,)."""
-    results = folder / RESULTS
-    threshold = read_results(results).threshold if results.is_file() else None
-    passed = rewards >= (CEILING if threshold is None else threshold)
+    passed = rewards >= passes_from
     shares: FloatArray = passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
     return shares
 

@@ -68,7 +68,7 @@ def suggested_rate(rows: Sequence[Mapping[str, Any]]) -> str:
         )
     smallest = learning[0]
     sentence = f"the smallest rate that learns in so many steps is {smallest[RATE]:g}"
-    if smallest is rows[0]:
+    if smallest[RATE] == rows[0][RATE]:  # of two trainings with a rate, one may not have learned
         sentence += ", and it is the smallest that was tried: try half of it as well"
     return sentence
 

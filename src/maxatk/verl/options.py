@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from maxatk.check import whole
+from maxatk.check import require, whole
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.objectives import method_of
 from maxatk.objectives.objective import Objective
@@ -31,6 +31,7 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     not allowed in groups of one size is found by `problems_of`.
     """
     keys = algorithm.get("maxatk") or {}
+    require(isinstance(keys, Mapping), WHERE, "keys with values, as +algorithm.maxatk.k=4", keys)
     settings = {name: _plain(keys[name]) for name in keys if name not in (CURRENT, SESSIONS, _KEPT)}
     if not settings:
         raise InvalidValueError(
@@ -97,6 +98,10 @@ def _plain(value: Any) -> Any:
 
 def check_config(config: Any) -> Objective:
     """Return the objective of a run; raise InvalidValueError with all that is wrong in a config."""
+    if data_parallel(config) < 1:  # every other size is a share of what a rank has
+        ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes
+        allowed = "at least, on all nodes, the ranks that share a sequence or a copy of the model"
+        raise InvalidValueError(_must("trainer.n_gpus_per_node", allowed, f"{ranks} in all"))
     wrong = list(_settings(config))
     try:
         objective = read_objective(config.algorithm)
@@ -121,7 +126,8 @@ def holds_whole_groups(config: Any) -> bool:
     if actor.use_dynamic_bsz:
         longest = config.data.max_prompt_length + config.data.max_response_length
         return bool(n * longest <= actor.ppo_max_token_len_per_gpu * _sequence_parallel(actor))
-    return bool(actor.ppo_micro_batch_size_per_gpu % n == 0)
+    micro = actor.ppo_micro_batch_size_per_gpu
+    return bool(micro and micro % n == 0)  # verl's own default is null
 
 
 def keeps_sampler_log_probs(config: Any) -> bool:
@@ -227,7 +233,7 @@ def _correction(config: Any) -> Iterator[str]:
     if rows % 1:
         allowed = f"prompts whose {n} samples each divide into {ranks} ranks"
         yield _must(f"{where}.ppo_mini_batch_size", allowed, mini)
-    elif not actor.use_dynamic_bsz and (micro is None or rows % micro):
+    elif not actor.use_dynamic_bsz and (not micro or rows % micro):
         allowed = f"a divisor of the {rows:.0f} samples that a rank has of a mini-batch"
         yield _must(f"{where}.ppo_micro_batch_size_per_gpu", allowed, micro)
 

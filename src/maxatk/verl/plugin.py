@@ -34,7 +34,8 @@ def maxatk_advantage(
     Raises InvalidValueError for settings that are not allowed, and for what the estimator alone
     cannot do: a correction, a moving k, a selection and the scale "batch".
     """
-    of_rows = (config.get("maxatk") or {}).get(options.CURRENT)
+    keys = config.get("maxatk")
+    of_rows = keys.get(options.CURRENT) if isinstance(keys, Mapping) else None
     if of_rows is None:
         of_rows = _without_trainer(token_level_rewards, response_mask, config, index)
     advantages = torch.tensor(list(of_rows)).to(token_level_rewards)[:, None] * response_mask
