@@ -150,8 +150,16 @@ def test_scores_that_select_are_read_from_what_the_reward_function_returned():
     )
     with pytest.raises(InvalidValueError, match="returns no 'jugde'; it returned: judge, score"):
         selection_scores(extra, "jugde")
-    with pytest.raises(InvalidValueError, match=r"no number as 'judge': .*'good'"):
-        selection_scores([{"reward_extra_info": {"judge": "good"}}], "judge")
+
+
+@pytest.mark.parametrize("value", ["good", "0.5", float("inf"), [1.0], 1j])
+def test_what_is_no_number_does_not_select(value):
+    extra = [{"reward_extra_info": {"judge": score}} for score in (0.5, value)]
+    with pytest.raises(
+        InvalidValueError, match=r"a finite number or None as 'judge', got"
+    ) as error:
+        selection_scores(extra, "judge")
+    assert str(error.value).endswith(f"got {value!r}")
 
 
 def test_a_valid_configuration_is_taken():

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.check import returned_number, shown
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
 from maxatk.training.groups import Groups
@@ -96,7 +97,7 @@ def advantages_of_rows(
 def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
     """Return the value of `key` of every row (N,), NaN for none, from verl's `extra_fields`.
 
-    Raises InvalidValueError where no row has the key or its value is no number.
+    Raises InvalidValueError where no row has the key or its value is no finite number, NaN or None.
     """
     rows = [returned(fields) for fields in extra]
     names = {name for row in rows for name in row}
@@ -105,12 +106,19 @@ def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
         raise InvalidValueError(
             f"{WHERE}.selection: the reward function returns no {key!r}; it returned: {listed}"
         )
-    try:
-        return np.asarray([row.get(key) for row in rows], dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InvalidValueError(
-            f"{WHERE}.selection: the reward function returned no number as {key!r}: {error}"
-        ) from error
+    scores = np.full(len(rows), np.nan)
+    for place, row in enumerate(rows):
+        value = row.get(key)
+        if value is None:
+            continue
+        number = returned_number(value)
+        if number is None:
+            raise InvalidValueError(
+                f"{WHERE}.selection: the reward function must return a finite number or None as "
+                f"{key!r}, got {shown(value)}"
+            )
+        scores[place] = number
+    return scores
 
 
 def returned(extra: Any) -> dict[str, Any]:
