@@ -128,6 +128,10 @@ class Problem:
         for name in ("id", "prompt"):
             value = getattr(self, name)
             require(isinstance(value, str), f"Problem.{name}", "a string", value)
+            if not _is_unicode(value):  # no tokenizer and no file of UTF-8 takes it
+                raise InvalidValueError(
+                    f"Problem.{name}: must be Unicode, got half of a surrogate pair: {value!a:.80}"
+                )
         where = f"Problem {self.id!r}"
         for name in _TEXTS:
             value = getattr(self, name)
@@ -178,6 +182,14 @@ class Problem:
         if type(fields.get("answer")) in (int, float):
             fields["answer"] = str(fields["answer"])
         return cls(**fields)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)  # a run has millions of them

@@ -39,6 +39,7 @@ def test_a_generated_checker_decides():
         ({"interaction_format": "Ask."}, "is interactive"),
         ({"executable": False}, "is not executable"),
         ({"official_tests": []}, "has no official tests"),
+        ({"generated_checker": "int main() {}"}, "its checker is not in Python"),
     ],
 )
 def test_rows_that_cannot_be_verified_are_left_out(changed, reason):

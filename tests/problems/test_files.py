@@ -1,3 +1,6 @@
+import gzip
+import json
+
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -5,7 +8,7 @@ from pyarrow import parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.problems import PrepareSettings, load_problems
 from maxatk.problems.files import data_files, read_rows
-from problems.rows import contest_row, mbpp_row
+from problems.rows import contest_row, humaneval_row, mbpp_row
 
 
 def write_parquet(path, rows):
@@ -34,6 +37,26 @@ def test_what_is_no_array_of_rows_is_named(tmp_path, text, message):
         list(read_rows(path))
     assert message in str(refused.value)
     assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["HumanEval.jsonl", "rows.csv", "rows.tsv"])
+def test_rows_may_be_packed_by_gzip(tmp_path, name):
+    # As the authors of HumanEval hand it out.
+    if name.endswith(".jsonl"):
+        text = json.dumps(humaneval_row()) + "\n"
+        benchmark = "humaneval"
+    else:
+        mark = "\t" if name.endswith(".tsv") else ","
+        text = f"prompt{mark}answer\n1 + 1?{mark}2\n"
+        benchmark = "table"
+    (tmp_path / name).write_text(text)
+    packed = tmp_path / "packed" / f"{name}.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(text.encode()))
+    expected = load_problems(benchmark, file=tmp_path / name)
+    assert len(expected) == 1
+    assert load_problems(benchmark, file=packed) == expected
+    assert load_problems(benchmark, file=packed.parent) == expected
 
 
 def test_three_formats_give_the_same_problems(tmp_path, rows_file):
@@ -72,7 +95,7 @@ def test_a_file_is_known_by_its_content(rows_file):
         (
             lambda folder: folder,
             MissingFileError,
-            "holds no .jsonl, .json, .parquet, .csv, .tsv file",
+            "holds no .jsonl, .json, .parquet, .csv, .tsv, .jsonl.gz, .csv.gz, .tsv.gz file",
         ),
         (lambda folder: folder / "rows.xml", InvalidValueError, "must end in .jsonl, .json"),
     ],

@@ -13,6 +13,7 @@ from problems.rows import (
     apps_row,
     codeforces_row,
     contest_row,
+    contests_plus_row,
     cure_row,
     humaneval_row,
     lcb_row,
@@ -160,7 +161,8 @@ def test_an_id_that_no_split_of_mbpp_holds_is_named(rows_file, task_id):
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_missing_column_is_named_with_its_row_and_the_remedy(rows_file, name):
-    row, column = ROWS[name](), NEEDED[name]
+    row = ROWS[name]()
+    column = NEEDED[name]
     bad = {key: value for key, value in row.items() if key != column}
     with pytest.raises(DataError) as refused:
         load_problems(name, file=rows_file(row, bad))
@@ -187,11 +189,57 @@ def test_a_missing_column_is_named_with_its_row_and_the_remedy(rows_file, name):
         ("code_contests", contest_row(public_tests=None)),
         ("code_contests", contest_row(public_tests={"input": ["1"], "output": []})),
         ("code_contests", contest_row(public_tests={"input": [1], "output": ["1"]})),
+        ("code_contests", contest_row(public_tests={"input": "12", "output": "34"})),
+        ("code_contests", contest_row(solutions={"language": [3], "solution": [5]})),
+        ("code_contests", contest_row(solutions={"language": [3], "solution": "5"})),
+        ("code_contests", contest_row(description="\ud800")),
+        ("cure", cure_row(solutions="print(1)")),
+        ("cure", cure_row(dataset=["a"])),
+        ("apps", apps_row(solutions='"print(1)"')),
+        ("apps", apps_row(input_output='{"inputs": "12", "outputs": "34"}')),
+        ("apps", apps_row(input_output='{"inputs": [{"1": 2}], "outputs": ["3"]}')),
+        ("humaneval", humaneval_row(test=None)),
+        ("humaneval", humaneval_row(test="")),
+        ("humaneval", humaneval_row(entry_point=None)),
+        ("livebench", livebench_row(solution=["print(1)"])),
+        ("livecodebench", lcb_row(starter_code=[])),
+        ("codeforces", codeforces_row(title=5)),
+        ("codeforces", codeforces_row(note=["a"])),
+        ("code_contests_plus", contests_plus_row(description=None)),
     ],
 )
 def test_a_row_of_another_schema_is_named(rows_file, name, row):
     with pytest.raises(DataError, match=r"rows\.jsonl, row 0: does not have the schema"):
         load_problems(name, file=rows_file(row))
+
+
+ID_COLUMNS = {
+    "aime25": "id",
+    "apps": "problem_id",
+    "code_contests": "name",
+    "code_contests_o": "name",
+    "code_contests_plus": "id",
+    "codeforces": "id",
+    "cure": "task_id",
+    "humaneval": "task_id",
+    "livebench": "question_id",
+    "livecodebench": "question_id",
+    "mbpp": "task_id",
+    "table": "id",
+}
+
+
+@pytest.mark.parametrize("value", [None, "", [], {"a": 1}, float("nan"), True])
+@pytest.mark.parametrize("name", ID_COLUMNS)
+def test_a_row_without_a_name_takes_no_id_of_another(rows_file, name, value):
+    # "None" as an id would make one problem of all such rows.
+    column = ID_COLUMNS[name]
+    options = {"id": "id"} if name == "table" else None
+    path = rows_file(ROWS[name]() | {column: value})
+    with pytest.raises(DataError, match="row 0: does not have the schema") as refused:
+        load_problems(name, file=path, options=options)
+    if name != "mbpp":  # whose ids tell the split, and are read for it first
+        assert f"({column}: must be a text or a number for an id" in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[1]", "\xff"])

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import sys
 from pathlib import Path
 
@@ -311,6 +312,9 @@ def test_a_page_in_a_browser_may_not_ask(server):
     assert ask(server.url + "/verify", {"programs": [PROGRAM]}, headers=headers)[0] == 403
 
 
+TOKEN = {TOKEN_VARIABLE: "0123456789abcdef"}
+
+
 @pytest.mark.parametrize(
     ("flags", "environment", "named"),
     [
@@ -319,6 +323,8 @@ def test_a_page_in_a_browser_may_not_ask(server):
         ([], {TOKEN_VARIABLE: "short"}, "MAXATK_TOKEN: must have 16 characters"),
         (["--queue", "0"], {}, "queue: must be an integer of 1"),
         (["--port", "70000"], {}, "port: must be 65535 at most"),
+        (["--host", "nowhere.invalid"], TOKEN, "host, port: cannot listen on 'nowhere.invalid'"),
+        (["--host", "a..b"], TOKEN, "host, port: cannot listen on 'a..b', port 8080"),
     ],
 )
 def test_a_server_that_would_be_open_is_refused(maxatk, monkeypatch, flags, environment, named):
@@ -327,6 +333,14 @@ def test_a_server_that_would_be_open_is_refused(maxatk, monkeypatch, flags, envi
     done = maxatk("serve", *flags)
     assert done.returncode == 2
     assert named in done.stderr
+
+
+def test_a_port_that_is_taken_is_named(maxatk):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = maxatk("serve", "--port", str(port))
+    assert done.returncode == 2
+    assert f"host, port: cannot listen on '127.0.0.1', port {port}: Address already" in done.stderr
 
 
 @pytest.mark.parametrize(

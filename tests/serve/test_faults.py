@@ -192,6 +192,23 @@ def test_a_full_queue_says_come_again_and_every_verdict_is_right():
             assert rewards(verifier, 40) == [1.0] * 40
 
 
+def test_a_long_batch_of_one_client_lets_programs_of_others_in():
+    batch = [
+        {"program": f"{SLOW}# {place}", "tests": [{"input": "3", "output": "9"}]}
+        for place in range(150)
+    ]
+    with served(workers=1) as server, ThreadPoolExecutor(1) as thread:
+        long_answer = thread.submit(server.verify, *batch)
+        server.wait_for_requests(1)
+        time.sleep(0.5)  # until its programs run
+        begin = time.monotonic()
+        assert server.run_code("print(7)")[1]["run_result"]["stdout"] == "7\n"
+        short = time.monotonic() - begin
+        verdicts = long_answer.result(patience(120))[1]["verdicts"]
+        assert short < 0.5 * (time.monotonic() - begin)
+    assert [verdict["reward"] for verdict in verdicts] == [1.0] * len(batch)
+
+
 def test_a_request_that_has_waited_too_long_is_not_run():
     with served(workers=1) as server:
         body = {"programs": [{"program": BUSY["code"], "tests": [{"input": "", "output": "1"}]}]}

@@ -283,6 +283,18 @@ def test_the_stream_yields_what_is_done_and_can_be_abandoned():
         stream.close()
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 100, None])
+def test_a_stream_that_queues_few_at_once_yields_every_verdict(at_once):
+    programs = [f"print({i % 7})" for i in range(20)]
+    case = TestCase(input="", output="3")
+    with Verifier(workers=2) as verifier:
+        stream = verifier.verify_stream([(text, [case]) for text in programs], at_once=at_once)
+        rewards = {index: verdict.reward for index, verdict in stream}
+        with pytest.raises(InvalidValueError, match="at_once: must be an integer of 1 or more"):
+            verifier.verify_stream([], at_once=0)
+    assert rewards == {i: float(i % 7 == 3) for i in range(20)}
+
+
 MIXED = [
     "import time\nwhile time.process_time() < 0.2: pass\nprint(1)",  # a third of the limit
     "print(1)",

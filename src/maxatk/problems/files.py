@@ -1,4 +1,4 @@
-"""Rows of local files: JSONL, JSON arrays, parquet and CSV, or a folder of them.
+"""Rows of local files: JSONL and CSV, also packed by gzip, JSON arrays and parquet, or a folder.
 
 Nothing is held but the row at hand, for parquet a small batch, and for a JSON array the whole.
 """
@@ -14,7 +14,7 @@ from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Row
 from maxatk.tables import csv_rows, parquet_rows, whole_row
 
-FORMATS = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
+FORMATS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
 
 
 def data_files(
@@ -28,7 +28,7 @@ def data_files(
     format.
     """
     if path.is_file():
-        if path.suffix not in FORMATS:
+        if not path.name.endswith(FORMATS):
             raise InvalidValueError(
                 f"file: {str(path)!r} must end in {', '.join(FORMATS)} or be a folder of such files"
             )
@@ -56,7 +56,9 @@ def data_files(
 def starting_with(folder: Path, name: str) -> list[Path]:
     """Return the data files of a folder whose names start with a text, sorted."""
     return sorted(
-        file for file in folder.iterdir() if file.suffix in FORMATS and file.name.startswith(name)
+        file
+        for file in folder.iterdir()
+        if file.name.endswith(FORMATS) and file.name.startswith(name)
     )
 
 
@@ -67,11 +69,12 @@ def read_rows(
 
     Raises DataError, with the file and the line, for a file that does not hold rows.
     """
-    if path.suffix == ".jsonl":
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".jsonl"):
         return read_jsonl(path, lambda row: row)
-    if path.suffix == ".parquet":
+    if name.endswith(".parquet"):
         return parquet_rows(path, unused=unused, only=only)
-    if path.suffix in (".csv", ".tsv"):
+    if name.endswith((".csv", ".tsv")):
         return (whole_row(row, f"{path}:{number}: ") for number, row in csv_rows(path))
     return _array_rows(path)
 

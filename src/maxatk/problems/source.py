@@ -22,6 +22,7 @@ from maxatk.problems.benchmarks import BENCHMARKS, base
 from maxatk.problems.benchmarks.base import Converted, LeftOut, Row, SolvedProblem
 from maxatk.problems.files import data_files, read_rows
 from maxatk.settings import from_mapping
+from maxatk.verifier import problem_job
 from maxatk.verifier.languages import LANGUAGES
 
 BadRows: TypeAlias = Literal["stop", "leave_out"]
@@ -196,7 +197,11 @@ class Source:
             if split and self.split_read not in (None, split):
                 return LeftOut(row_name, f"is in the split {split}")
             outcome = self.kind.convert(row, self.chosen)
-            return outcome if isinstance(outcome, LeftOut) else _with_distinct_tests(outcome)
+            if isinstance(outcome, LeftOut):
+                return outcome
+            if outcome.problem.tests:
+                problem_job("", outcome.problem)  # else a file is written that no verifier takes
+            return _with_distinct_tests(outcome)
         except KeyError as error:
             missing = error.args[0]
             if self.benchmark == "table":

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from maxatk.check import needing
+from maxatk.errors import InvalidValueError
 from maxatk.serve.application import Application
 from maxatk.serve.settings import ServeSettings
 
@@ -28,13 +29,10 @@ _END_SECONDS = 20  # until connections are cut when the server ends
 def serve(settings: ServeSettings, *, ready: Callable[[str], object]) -> None:
     """Serve until SIGTERM or Ctrl-C; `ready` is called with the address once it listens.
 
-    Raises OSError where the address cannot be used, and as `Verifier`.
+    Raises InvalidValueError where the address cannot be used, and as `Verifier`.
     """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    address = (settings.host, settings.port)
     with contextlib.ExitStack() as opened:
-        listening = socket.create_server(address, family=family, backlog=_BACKLOG)
-        opened.enter_context(listening)
+        listening = opened.enter_context(_listening(settings.host, settings.port))
         with settings.verifier.open() as verifier:
             application = Application(
                 verifier,
@@ -48,6 +46,21 @@ def serve(settings: ServeSettings, *, ready: Callable[[str], object]) -> None:
             name = f"[{host}]" if ":" in host else host
             ready(f"http://{name}:{port}")
             _Server(application).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; raises InvalidValueError where the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = str(error.strerror).partition(" (while ")[0]  # what follows is the address again
+    except UnicodeError as error:  # a name with an empty part, or with a long one
+        reason = str(error)
+    raise InvalidValueError(
+        f"host, port: cannot listen on {host!r}, port {port}: {reason}; name an address of this "
+        "machine, and a port that no other server has, or 0 for a free one"
+    )
 
 
 class _Server(uvicorn.Server):

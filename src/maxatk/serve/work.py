@@ -26,6 +26,7 @@ def _host_folders() -> re.Pattern[str]:
 
 
 _HOST_FOLDERS = _host_folders()
+_QUEUED_PER_WORKER = 2  # programs of one request, so that a worker has the next one at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,9 @@ class Work:
 def carry_out(work: Work, verifier: Verifier, given_up: threading.Event) -> list[Verdict]:
     """Return the verdicts in order, or none of them once the client has given up."""
     verdicts: dict[int, Verdict] = {}
-    stream = verifier.verify_stream(work.jobs, limits=work.limits)
+    # A batch of thousands would else be worked off before any program of another client.
+    at_once = _QUEUED_PER_WORKER * verifier.workers
+    stream = verifier.verify_stream(work.jobs, limits=work.limits, at_once=at_once)
     for place, verdict in stream:
         verdicts[place] = verdict
         if given_up.is_set():

@@ -20,6 +20,7 @@ PYTHON = re.compile(r"(?:i?python|py|pypy)[\d.]*", re.IGNORECASE)
 
 _MARKDOWN = ("markdown", "md")
 _ENDS_OF_C = ("}", ";")  # no text in a Python program ends so
+_BOLD_FENCE = re.compile(r"([ \t]*)\*\*(`{3,}|~{3,})([\w+#.-]*)\*\*\s*")
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 _BLANK = " \t\u200b\u200c\u200d\u2060\ufeff"  # what may stand before a fence; some are not seen
 _BEHIND_LINE = re.compile(r"(?<=\n)")  # nothing else ends a line, as splitlines would have it
@@ -183,6 +184,10 @@ class _Fence(NamedTuple):
 
 def _fence(line: str) -> _Fence | None:
     """Return the fence at the beginning or at the end of a line, None without one."""
+    bold = _BOLD_FENCE.fullmatch(line)
+    if bold is not None:
+        indent, mark, language = bold.groups()
+        return _Fence(indent, mark, language, bold.start(2))
     body = line.lstrip(_BLANK)
     if body.startswith(("```", "~~~")):
         behind = body.lstrip(body[0])

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import os
 import queue
 import sys
@@ -220,19 +221,27 @@ class Verifier:
         return [verdicts[index] for index in range(len(jobs))]
 
     def verify_stream(
-        self, items: Iterable[Job | ProgramAndTests], *, limits: Limits | None = None
+        self,
+        items: Iterable[Job | ProgramAndTests],
+        *,
+        limits: Limits | None = None,
+        at_once: int | None = None,
     ) -> Iterator[tuple[int, Verdict]]:
         """Yield (index, verdict) as programs are verified, equal ones once.
 
-        With `limits` those count in place of the verifier's own, where a job names none. Closing
-        the iterator drops the rest. Raises as `verify_many`.
+        With `limits` those count in place of the verifier's own, where a job names none. With
+        `at_once` so many programs are queued at a time, so that those of other threads come in
+        between. Closing the iterator drops the rest. Raises as `verify_many`.
         """
+        if at_once is not None:
+            whole("at_once", at_once, 1)
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
+        queued = _Queued(indices, lambda job: self._put(job, limits))
         # Not in the generator: programs run from now on, also before the first one is asked for.
-        verdicts = _as_done({self._put(job, limits): job for job in indices})
-        return ((index, verdict) for job, verdict in verdicts for index in indices[job])
+        queued.put(at_once)
+        return ((index, verdict) for job, verdict in queued.as_done() for index in indices[job])
 
     def run(
         self,
@@ -330,18 +339,36 @@ def _text_of(testlib: str | Path | None) -> str:
     return Path(testlib).read_text(encoding="utf-8")
 
 
-def _as_done(jobs: dict[Future[Verdict], Job]) -> Iterator[tuple[Job, Verdict]]:
-    """Yield jobs with their verdicts as they come; closing the iterator cancels the others."""
-    done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
-    for verdict in jobs:
-        verdict.add_done_callback(done.put)  # cheaper than `as_completed`
-    try:
-        for _ in jobs:
-            verdict = done.get()
-            yield jobs[verdict], verdict.result()
-    finally:
-        for verdict in jobs:
-            verdict.cancel()
+class _Queued:
+    """Jobs of one caller: those that are queued, and those that wait until it is their turn."""
+
+    def __init__(self, jobs: Iterable[Job], put: Callable[[Job], Future[Verdict]]) -> None:
+        self._waiting = iter(jobs)
+        self._put = put
+        self._jobs: dict[Future[Verdict], Job] = {}
+        self._done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
+
+    def put(self, count: int | None) -> None:
+        """Queue so many of the jobs that wait, or all of them."""
+        for job in itertools.islice(self._waiting, count):
+            verdict = self._put(job)
+            self._jobs[verdict] = job
+            verdict.add_done_callback(self._done.put)  # cheaper than `as_completed`
+
+    def as_done(self) -> Iterator[tuple[Job, Verdict]]:
+        """Yield jobs with their verdicts as they come, and queue the next job for each.
+
+        Closing the iterator cancels those that are queued.
+        """
+        try:
+            while self._jobs:
+                verdict = self._done.get()
+                job = self._jobs.pop(verdict)
+                self.put(1)
+                yield job, verdict.result()
+        finally:
+            for verdict in self._jobs:
+                verdict.cancel()
 
 
 @contextlib.contextmanager

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from maxatk.bounded import BrokenJSONError, json_value
-from maxatk.problems.benchmarks import base
+from maxatk.check import require
+from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem, TestCase
 
 
@@ -24,8 +26,8 @@ class Options(base.RowOptions):
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row of either schema."""
     options = options or Options()
-    number = row["problem_id"] if "problem_id" in row else row["id"]
-    row_id = f"apps/{number}"
+    column = "problem_id" if "problem_id" in row else "id"
+    row_id = f"apps/{columns.identity(row[column], column)}"
     if options.difficulty and row["difficulty"] != options.difficulty:
         return base.LeftOut(row_id, f"its difficulty is not {options.difficulty}")
     if "test_list" in row:
@@ -41,26 +43,19 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
         raise
     except ValueError as error:  # some rows have an integer that is longer
         return base.LeftOut(row_id, str(error))
-    inputs = declared.get("inputs", [])
-    outputs = declared.get("outputs", [])
-    if not inputs or not outputs:
+    if not declared.get("inputs") or not declared.get("outputs"):
         return base.LeftOut(row_id, "has no tests")
+    pairs = columns.pairs(declared, "inputs", "outputs")
     name = declared.get("fn_name")
     starter = row["starter_code"] or None
-    pairs = list(zip(inputs, outputs, strict=True))
-    try:
-        if name:
-            function = f"Solution().{name}" if "class Solution" in (starter or "") else name
-            # A list of one item holds the value in most rows; in others it is the value.
-            wrapped = all(isinstance(value, list) and len(value) == 1 for value in outputs)
-            tests = tuple(
-                _call(function, arguments, value[0] if wrapped else value)
-                for arguments, value in pairs
-            )
-        else:
-            tests = base.stdin_tests((_text(stdin), _text(stdout)) for stdin, stdout in pairs)
-    except ValueError as error:  # nan
-        return base.LeftOut(row_id, f"a value has no literal ({error})")
+    if name:
+        function = f"Solution().{name}" if "class Solution" in (starter or "") else name
+        try:
+            tests = _calls(function, pairs)
+        except ValueError as error:  # nan
+            return base.LeftOut(row_id, f"a value has no literal ({error})")
+    else:
+        tests = base.stdin_tests((_text(stdin), _text(stdout)) for stdin, stdout in pairs)
     kind: base.Kind = "function" if name else "stdin"
     if name and options.language != "python":
         return base.LeftOut(row_id, "its tests call a function of Python")
@@ -103,6 +98,15 @@ def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
     return base.SolvedProblem(problem, None)
 
 
+def _calls(function: str, pairs: Sequence[tuple[Any, Any]]) -> base.Tests:
+    """Return a test for each pair of arguments and value; raises ValueError as `python_literal`."""
+    # A list of one item holds the value in most rows; in others it is the value.
+    wrapped = all(isinstance(value, list) and len(value) == 1 for _, value in pairs)
+    return tuple(
+        _call(function, arguments, value[0] if wrapped else value) for arguments, value in pairs
+    )
+
+
 def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
     # Of the arguments the official grader mends the keys of the first one alone.
     arguments = [*map(_with_integer_keys, arguments[:1]), *arguments[1:]]
@@ -118,8 +122,14 @@ def _with_integer_keys(value: Any) -> Any:
     return {int(key): item for key, item in value.items()}
 
 
-def _text(lines: Any) -> str:
-    return lines if isinstance(lines, str) else "\n".join(map(str, lines)) + "\n"
+def _text(value: Any) -> str:
+    """Return the text of a standard stream, which may be given as a list of its lines."""
+    if isinstance(value, str):
+        return value
+    lines = value if isinstance(value, list) else [None]
+    are_lines = all(isinstance(line, (str, int, float)) for line in lines)
+    require(are_lines, "a test", "a text or a list of lines", value)
+    return "\n".join(map(str, lines)) + "\n"
 
 
 BENCHMARK = base.Benchmark(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from maxatk.bounded import json_value
+from maxatk.check import require
 from maxatk.records import Problem, TestCase
 from maxatk.verifier.languages import LANGUAGES
 from maxatk.verifier.languages.compiled import has_main
@@ -56,13 +57,18 @@ class SolvedProblem:
     """A problem and the source of a program known to solve it, or None where the row has none.
 
     `dropped` counts the tests of the row that were the same as an earlier one. `more` are further
-    programs that are known to solve it.
+    programs that are known to solve it. Raises InvalidValueError for a program that is no text.
     """
 
     problem: Problem
     solution: str | None
     dropped: int = 0
     more: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        programs = self.more if self.solution is None else (self.solution, *self.more)
+        for program in programs:
+            require(isinstance(program, str), "solution", "a text", program)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +147,11 @@ def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
 
 
 def solved(problem: Problem, solutions: Sequence[str]) -> SolvedProblem:
-    """Return a problem with the programs that are known to solve it."""
+    """Return a problem with the programs that are known to solve it.
+
+    Raises InvalidValueError for what is no list of texts.
+    """
+    require(isinstance(solutions, list), "solutions", "a list of texts", solutions)
     return SolvedProblem(problem, solutions[0] if solutions else None, more=tuple(solutions[1:]))
 
 
@@ -176,16 +186,6 @@ def checker_fields(checker: Checker | None) -> dict[str, Any]:
         return {}
     fields = {"compare": "checker", "checker": checker.source}
     return fields if checker.language == "python" else {**fields, "checker_language": "cpp"}
-
-
-def require_type(row: Row, column: str, kind: type) -> Any:
-    """Return `row[column]`; raises TypeError naming the column when it is of another type."""
-    value = row[column]
-    if not isinstance(value, kind):
-        raise TypeError(
-            f"column {column!r} must be {kind.__name__}, got {type(value).__name__}: {value!r:.60}"
-        )
-    return value
 
 
 def read_json(text: str) -> Any:

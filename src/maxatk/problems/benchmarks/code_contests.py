@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from maxatk.check import at_least
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem
 from maxatk.verifier.rules import rule
 
@@ -36,7 +36,7 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     options = options or Options()
     if "question" in row and "test_input" in row:
         return _too_difficult(row, f"cure/{row['task_id']}", options) or convert_cure(row, options)
-    name = row["name"]
+    name = columns.identity(row["name"], "name")
     if row.get("input_file") or row.get("output_file"):
         return base.LeftOut(name, "reads or writes a file instead of standard input and output")
     too_difficult = _too_difficult(row, name, options)
@@ -46,7 +46,7 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     tests = base.stdin_tests(
         (stdin, stdout)
         for column in ("public_tests", "private_tests", *generated)
-        for stdin, stdout in zip(row[column]["input"], row[column]["output"], strict=True)
+        for stdin, stdout in columns.pairs(row[column], "input", "output")
     )
     if not tests:
         return base.LeftOut(name, "has no tests")
@@ -63,28 +63,27 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
         source="code_contests",
         language=options.asked_for,
     )
-    written = row["solutions"]
-    pairs = zip(written["language"], written["solution"], strict=True)
+    written = columns.pairs(row["solutions"], "language", "solution")
     code = _CODES.get(options.language)
-    return base.solved(problem, [text for language, text in pairs if language == code])
+    return base.solved(problem, [text for language, text in written if language == code])
 
 
 def _too_difficult(row: base.Row, row_id: str, options: Options) -> base.LeftOut | None:
     """Return why a row is left out for its difficulty, or None where it is not."""
     most = options.max_difficulty
-    if most is None or base.require_type(row, "difficulty", int) <= most:
+    if most is None or columns.require_type(row, "difficulty", int) <= most:
         return None
     return base.LeftOut(row_id, f"its difficulty is above {most}")
 
 
 def convert_cure(row: base.Row, options: base.RowOptions) -> base.Converted:
     """Return the problem of a row of CURE, with the tests of `test_input` and `test_output`."""
-    row_id = f"cure/{row.get('dataset') or 'CodeContests'}/{row['task_id']}"
+    number = columns.identity(row["task_id"], "task_id")
+    data_set = columns.identity(row.get("dataset") or "CodeContests", "dataset")
+    row_id = f"cure/{data_set}/{number}"
     if row.get("exe_method", "stdin") != "stdin":
         return base.LeftOut(row_id, f"its tests are of the kind {row['exe_method']!r}, not stdin")
-    inputs = base.require_type(row, "test_input", list)
-    outputs = base.require_type(row, "test_output", list)
-    tests = base.stdin_tests(zip(inputs, outputs, strict=True))
+    tests = base.stdin_tests(columns.pairs(row, "test_input", "test_output"))
     if not tests:
         return base.LeftOut(row_id, "has no tests")
     prompt = base.render(

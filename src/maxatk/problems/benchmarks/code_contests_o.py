@@ -6,7 +6,7 @@ those of CodeContests and are not in its rows.
 
 from __future__ import annotations
 
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.problems.benchmarks.code_contests_plus import Options
 from maxatk.records import Problem
 
@@ -14,8 +14,8 @@ from maxatk.records import Problem
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row, verified by its checker where that can be run."""
     options = options or Options()
-    row_id = f"code_contests_o/{row['name']}"
-    cases = base.require_type(row, "corner_cases", list)
+    row_id = f"code_contests_o/{columns.identity(row['name'], 'name')}"
+    cases = columns.require_type(row, "corner_cases", list)
     tests = base.stdin_tests((case["input"]["stdin"], case["output"]["stdout"]) for case in cases)
     if not tests:
         return base.LeftOut(row_id, "has no tests")

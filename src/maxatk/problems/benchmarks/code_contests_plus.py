@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem
 
 # Names of languages in the submissions; of one without a row no solutions are kept.
@@ -27,21 +27,24 @@ class Options(base.RowOptions):
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row, verified by its checker where that can be run."""
     options = options or Options()
-    row_id = f"code_contests_plus/{row['source']}/{row['id']}"
+    source = columns.identity(row["source"], "source")
+    row_id = f"code_contests_plus/{source}/{columns.identity(row['id'], 'id')}"
     tests = base.stdin_tests(
-        (test["input"], test["output"]) for test in base.require_type(row, "test_cases", list)
+        (test["input"], test["output"]) for test in columns.require_type(row, "test_cases", list)
     )
     if not tests:
         return base.LeftOut(row_id, "has no tests")
     checker = base.usable_checker(row["checker"], options.foreign_checkers)
     if isinstance(checker, base.Foreign):
         return base.LeftOut(row_id, checker.reason)
+    title = columns.text_or_nothing(row, "title")
+    description = columns.require_type(row, "description", str)
     milliseconds = row["time_limit"]
     problem = Problem(
         row_id,
         base.render(
             "stdin",
-            f"# {row['title']}\n\n{row['description']}",
+            f"# {title}\n\n{description}",
             style=options.prompt_style,
             language=options.language,
         ),

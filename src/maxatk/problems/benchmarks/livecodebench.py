@@ -16,7 +16,7 @@ from typing import Any
 
 from maxatk.bounded import BrokenJSONError, inflated, json_value
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem, TestCase
 
 _RELEASES = tuple(f"{prefix}{n}" for prefix in ("release_v", "v") for n in range(1, 7))
@@ -53,7 +53,7 @@ class Options(base.RowOptions):
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row; the rows carry no solutions."""
     options = options or Options()
-    row_id = f"livecodebench/{row['question_id']}"
+    row_id = f"livecodebench/{columns.identity(row['question_id'], 'question_id')}"
     date = _date(row["contest_date"])
     if options.start_date and date < _date(options.start_date):
         return base.LeftOut(row_id, f"its contest was before {options.start_date}")
@@ -74,7 +74,7 @@ def solved(
     tests = _test_cases(row)
     if isinstance(tests, str):
         return base.LeftOut(row_id, tests)
-    starter = partial or _with_imports(row["starter_code"] or "") or None
+    starter = partial or _with_imports(columns.text_or_nothing(row, "starter_code")) or None
     kind: base.Kind = "completion" if partial else "function" if starter else "stdin"
     if kind != "stdin" and options.language != "python":
         return base.LeftOut(row_id, "its tests call a function of Python")

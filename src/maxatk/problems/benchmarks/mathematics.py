@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem
 
 _TASK = "Solve the problem. Reason step by step and put the final answer into \\boxed{}."
@@ -20,8 +20,8 @@ def asked(question: str, style: base.Style) -> str:
 
 def gsm8k(row: base.Row, options: base.RowOptions) -> base.Converted:
     """Return the problem of a row of GSM8K; its answer is behind ####, its id a digest."""
-    question = base.require_type(row, "question", str)
-    solution, mark, answer = base.require_type(row, "answer", str).rpartition("####")
+    question = columns.require_type(row, "question", str)
+    solution, mark, answer = columns.require_type(row, "answer", str).rpartition("####")
     name = _digest(question)
     if not mark:
         return base.LeftOut(name, "its answer has no ####")
@@ -33,8 +33,8 @@ def gsm8k(row: base.Row, options: base.RowOptions) -> base.Converted:
 
 def math_500(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     """Return the problem of a row of MATH-500, with subject and level in its meta."""
-    name = base.require_type(row, "unique_id", str).removeprefix("test/").removesuffix(".json")
-    answer = base.require_type(row, "answer", str)
+    name = columns.require_type(row, "unique_id", str).removeprefix("test/").removesuffix(".json")
+    answer = columns.require_type(row, "answer", str)
     problem = Problem(
         f"math_500/{name}",
         asked(row["problem"], options.prompt_style),
@@ -50,7 +50,8 @@ def aime(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     source = "aime24" if "url" in row else "aime25"
     answer = str(int(row["answer"]))  # "033" in some rows
     prompt = asked(row["problem"], options.prompt_style)
-    problem = Problem(f"{source}/{row['id']}", prompt, answer=answer, source=source)
+    name = columns.identity(row["id"], "id")
+    problem = Problem(f"{source}/{name}", prompt, answer=answer, source=source)
     return base.SolvedProblem(problem, _boxed(row.get("solution"), answer))
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from maxatk.check import at_least
 from maxatk.errors import InvalidValueError
-from maxatk.problems.benchmarks import base
+from maxatk.problems.benchmarks import base, columns
 from maxatk.problems.benchmarks.asserts import assert_check, names_called
 from maxatk.records import Problem, TestCase
 
@@ -60,11 +60,11 @@ class Options(base.RowOptions):
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row in the form that `options` names."""
     options = options or Options()
-    base.require_type(row, "test_list", list)
+    columns.require_type(row, "test_list", list)
     text = row["text"] if "text" in row else row["prompt"]  # the sanitized configuration
     code = row["code"].replace("\r\n", "\n")
     row = {**row, "text": text.strip(), "code": code}
-    row_id = f"mbpp/{row['task_id']}"
+    row_id = f"mbpp/{columns.identity(row['task_id'], 'task_id')}"
     if options.form == "asserts":
         return _with_asserts(row, row_id, options)
     return _with_stdin(row, row_id, options)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from maxatk.bounded import json_value
 from maxatk.errors import DataError
-from maxatk.problems.benchmarks import asserts, base
+from maxatk.problems.benchmarks import asserts, base, columns
 from maxatk.problems.benchmarks.mathematics import asked
 from maxatk.records import Problem, TestCase
 from maxatk.tables import MISSING, value_at
@@ -50,7 +50,10 @@ def convert(row: base.Row, options: Options) -> base.Converted:
     """Return the problem of a row; raises KeyError for a path that leads nowhere."""
     prompt = _needed(row, options.prompt)
     text = _text_of(prompt)
-    name = _digest(str(prompt)) if options.id is None else str(_needed(row, options.id))
+    if options.id is None:
+        name = _digest(str(prompt))
+    else:
+        name = columns.identity(_needed(row, options.id), options.id)
     if text is None:
         return base.LeftOut(name, "its prompt is no text and no conversation of one user's turn")
     solution = value_at(row, options.solution)

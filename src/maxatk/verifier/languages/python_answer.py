@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import textwrap
 from collections.abc import Sequence
@@ -15,10 +16,11 @@ from maxatk.verifier.python_source import is_program, longest_program
 _TAGS = (
     (r"<answer>", r"</answer>"),
     (r"<solution>", r"</solution>"),
-    (r"<code>", r"</code>"),
+    (r"(?:<pre(?: [^>\n]*)?>\s*)?<code(?: [^>\n]*)?>", r"</code>"),
     (r"\[PYTHON\]", r"\[/PYTHON\]"),
     (r"\[BEGIN\]", r"\[DONE\]"),  # of MBPP's prompt
     (r"<\|begin_of_solution\|>", r"<\|end_of_solution\|>"),
+    (r"<\|python_tag\|>", r"<\|eom_id\|>"),  # of Llama's calls of an interpreter
 )
 _TAG = re.compile(
     rf"^[ \t]*(?:{'|'.join(f'({opening})' for opening, _ in _TAGS)})", re.MULTILINE | re.IGNORECASE
@@ -77,6 +79,8 @@ def _tagged(text: str, definition: Definition | None) -> str:
     _, closing_tag = _TAGS[(opening.lastindex or 1) - 1]
     closing = re.compile(closing_tag, re.IGNORECASE).search(text, opening.end())
     inside = textwrap.dedent(text[opening.end() : closing.start() if closing else None])
+    if "<pre" in opening[0].lower() and not re.search("[<>]", inside):
+        inside = html.unescape(inside)  # HTML holds both signs as &lt; and &gt;
     if definition is not None and not definition.binding(inside):
         return text
     if "```" in inside or "~~~" in inside:
