@@ -221,13 +221,28 @@ def held_out(values, names, seeds, *, aim, floor=-np.inf):
     return pd.concat(rows).set_index(["seed", "problem"])
 
 
-def test_the_front_is_what_the_values_of_single_problems_give(fill):
+def differences_from_the_rivals(fill, *, aim, floor=-np.inf):
+    """Return what the models that are no rivals add to the rivals, for every seed and problem."""
     study = fill.load("front")
-    table = pd.read_csv(fill.DOCS / "front" / "problems.csv")
-    values = dict(list(table[table.metric == "max@k"].groupby("model")))
+    values = values_of_front(fill)
     methods = {name: model["levels"].get("method") for name, model in study.models.items()}
     rivals = [name for name, method in methods.items() if method in study.front.rivals]
-    ours = [name for name, method in methods.items() if name not in (*rivals, "base")]
+    ours = [name for name in methods if name not in (*rivals, "base")]
+    our = held_out(values, ours, study.seeds, aim=aim, floor=floor)
+    their = held_out(values, [*rivals, "base"], study.seeds, aim=aim, floor=floor)
+    return our[aim] - their[aim]
+
+
+def values_of_front(fill):
+    """Return max@k of every problem by model, as it is committed."""
+    table = pd.read_csv(fill.DOCS / "front" / "problems.csv")
+    return dict(list(table[table.metric == "max@k"].groupby("model")))
+
+
+def test_the_front_is_what_the_values_of_single_problems_give(fill):
+    study = fill.load("front")
+    values = values_of_front(fill)
+    methods = {name: model["levels"].get("method") for name, model in study.models.items()}
     for best in study.front.best:
         names = [name for name, method in methods.items() if method == best.method]
         rows = held_out(values, names, study.seeds, aim=str(best.aim))
@@ -236,11 +251,7 @@ def test_the_front_is_what_the_values_of_single_problems_give(fill):
             column = rows[str(estimate.k)]
             assert column.groupby("seed").mean().mean() == pytest.approx(estimate.mean, abs=SHOWN)
     for test in study.front.beyond:
-        k = str(test.aim)
-        floor = test.floor - SHOWN
-        our = held_out(values, ours, study.seeds, aim=k, floor=floor)
-        their = held_out(values, [*rivals, "base"], study.seeds, aim=k, floor=floor)
-        differences = our[k] - their[k]
+        differences = differences_from_the_rivals(fill, aim=str(test.aim), floor=test.floor - SHOWN)
         computed = mean_and_interval(differences, differences.index.get_level_values("seed"))
         assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
 
@@ -326,6 +337,10 @@ def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
     assert f"At 32 it has {numbers[32]} more, p {lead[32].adjusted_p:.3f}" in page
     assert f"At 128 they are level**: {numbers[128]}" in page
     assert f"`bon_loo1` has {numbers[8]} more at 8 than" in readme
+    for k in ("8", "32"):
+        leads = differences_from_the_rivals(fill, aim=k).groupby("seed").mean()
+        assert len(leads) == 4
+        assert min(leads) > 0, "the page says that it is ahead in all four seeds"
     values = {}
     for best in front.best:
         if best.aim == 1:
@@ -340,9 +355,16 @@ def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
     base = fill.load("front").models["base"]["metrics"]["max@k"]["128"]["mean"]
     assert f"which has {base:.3f}: {', '.join(lasts[:2])} and {lasts[2]}." in page
     assert "a first answer of {grpo} where `bon_loo1` has {bon_loo1}".format(**firsts) in readme
-    steps = {best.method: best.model.rpartition("=")[2] for best in front.best if best.aim == 8}
+    of_eight = {best.method: best for best in front.best if best.aim == 8}
+    eights = {method: f"{best.estimates[1].mean:.3f}" for method, best in of_eight.items()}
+    sentence = "they have {entropy bonus} and {KL penalty} there and plain GRPO {grpo}"
+    assert sentence.format(**eights) in page
+    steps = {method: best.model.rpartition("=")[2] for method, best in of_eight.items()}
     assert steps.pop("bon_loo1") == "640"
     assert max(map(int, steps.values())) == 320
+    for_many = {best.model for best in front.best if best.method == "bon_loo1" and best.aim > 1}
+    assert for_many == {of_eight["bon_loo1"].model}
+    assert set(of_eight["bon_loo1"].by_seed) == for_many
 
 
 RATES = ("smollm2_all", "smollm2_all_half_rate")
