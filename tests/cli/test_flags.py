@@ -45,11 +45,11 @@ UNITS = {
 
 PARSERS = """
 import tyro
-from maxatk.cli.flags import one_of
+from maxatk.cli.flags import one_command_of
 from maxatk.cli.commands import COMMANDS
 from maxatk.cli.main import entry
 
-whole = one_of({name: entry(name) for name in COMMANDS})
+whole = one_command_of({name: entry(name) for name in COMMANDS})
 tyro.cli(whole, prog="maxatk", args=["--tyro-print-completion", "bash"])
 """
 

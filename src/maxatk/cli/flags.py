@@ -19,7 +19,7 @@ from maxatk.settings import apply_overrides
 _SMALL = 64 << 20  # bytes of weights
 
 
-def one_of(parsers: Mapping[str, Any]) -> Any:
+def one_command_of(parsers: Mapping[str, Any]) -> Any:
     """Return what tyro makes several commands of."""
     members = [
         Annotated[Any, tyro.conf.subcommand(name, constructor=parser, prefix_name=False)]

@@ -120,9 +120,9 @@ def _print_help() -> None:
 def entry(name: str) -> Any:
     """Return what tyro makes a command of; only its own module is imported."""
     if COMMANDS[name].inner:
-        from maxatk.cli.flags import one_of
+        from maxatk.cli.flags import one_command_of
 
-        return one_of(inner_commands(name))
+        return one_command_of(inner_commands(name))
     module = importlib.import_module(f"maxatk.cli.{name}")
     return getattr(module, "command", None) or module.Command
 

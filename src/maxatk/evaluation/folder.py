@@ -109,9 +109,7 @@ def grown(
     if 0 < _count(before, "sampling.samples") < _count(now, "sampling.samples"):
         settings["sampling"] = {**before["sampling"], "samples": now["sampling"]["samples"]}
     # More lines of a samples file, behind those that it had.
-    size = _count(before, "samples.bytes")
-    digest = None if samples is None else file_digest(samples, first=size)
-    if digest is not None and digest == recorded(before, "samples.sha256"):
+    if samples is not None and _begins_as_recorded(samples, before, "samples"):
         settings["samples"] = now["samples"]
     # More problems, behind those that there were.
     count = _count(before, "problems.count")
@@ -129,12 +127,18 @@ def _with_grown_rewards(
 
     Its scores are those of the whole file each time it is read, so that nothing of it is lost.
     """
-    size = _count(before, "rewards.bytes")
-    has_grown = 0 < size < _count(now, "rewards.bytes")
-    if not has_grown or file_digest(rewards, first=size) != recorded(before, "rewards.sha256"):
+    has_grown = 0 < _count(before, "rewards.bytes") < _count(now, "rewards.bytes")
+    if not has_grown or not _begins_as_recorded(rewards, before, "rewards"):
         return dict(before)
     content = {name: now["rewards"][name] for name in ("sha256", "bytes")}
     return {**before, "rewards": {**before["rewards"], **content}, "problems": now["problems"]}
+
+
+def _begins_as_recorded(file: Path, before: Mapping[str, Any], name: str) -> bool:
+    """Return whether a file begins with the bytes that the settings of a folder name."""
+    digest = file_digest(file, first=_count(before, f"{name}.bytes"))
+    begins: bool = digest == recorded(before, f"{name}.sha256")
+    return begins
 
 
 def rescored(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:

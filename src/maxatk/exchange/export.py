@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from maxatk.check import needing, whole
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import needing, one_of, whole
+from maxatk.errors import InvalidValueError
 from maxatk.exchange.evaluator_logs import NO_INSPECT
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best
@@ -52,8 +52,7 @@ def export(
     Raises InvalidValueError for another form or ending, a run without the completions that it
     needs, and as `sft_rows`; MissingDependencyError without the package.
     """
-    if to not in TARGETS:
-        raise unknown_name("to", to, TARGETS)
+    one_of("to", to, TARGETS)
     out = Path(out)
     rows = list(rows)
     if to not in ("jsonl", "parquet") and any(row.sample is None for row in rows):

@@ -14,7 +14,6 @@ from maxatk.check import needing, one_of
 from maxatk.errors import (
     DataError,
     InvalidValueError,
-    unknown_name,
 )
 from maxatk.folders import file_digest
 from maxatk.models import why_missing
@@ -91,8 +90,7 @@ class Source:
         kind = BENCHMARKS[self.benchmark]
         where = f"options of {self.benchmark}"
         options = from_mapping(kind.options, self.options, where=where)
-        if options.language not in LANGUAGES:
-            raise unknown_name(f"{where}: language", options.language, LANGUAGES)
+        one_of(f"{where}: language", options.language, LANGUAGES)
         if options.language not in kind.languages:
             raise InvalidValueError(
                 f"{where}: language: its tests call functions of Python, so that programs in "

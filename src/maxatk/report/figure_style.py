@@ -16,8 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from maxatk.check import as_path
-from maxatk.errors import unknown_name
+from maxatk.check import as_path, one_of
 from maxatk.objectives import METHODS
 from maxatk.report.comparison import BASE
 from maxatk.report.figure_fonts import no_warning_for_each_letter, use_fonts_that_have_the_letters
@@ -109,8 +108,7 @@ def drawn_name(name: str) -> str:
 def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
     """Give a figure to draw in, and write it: in an SVG, text as outlines."""
     path = as_path("path", path)
-    if path.suffix not in _DATES:
-        raise unknown_name("suffix of the figure", path.suffix, _DATES)
+    one_of("suffix of the figure", path.suffix, _DATES)
     with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
         figure = Figure(figsize=size, layout="constrained", facecolor="white")
         yield figure

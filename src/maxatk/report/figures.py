@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import one_of
+from maxatk.errors import InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.objectives import weighting
 from maxatk.report.comparison import Comparison, Run
@@ -88,8 +89,7 @@ def plot(
     else:
         comparison = _comparison_in(source)
         metrics = [*METRICS, *comparison.selections]
-        if metric not in metrics:
-            raise unknown_name("metric", metric, metrics)
+        one_of("metric", metric, metrics)
         draw = functools.partial(_draw_metric, comparison=comparison, metric=metric)
         if against is not None:
             run = comparison.run(against)

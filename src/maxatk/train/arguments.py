@@ -24,7 +24,7 @@ from trl import GRPOTrainer
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.train import own_rollouts
-from maxatk.train.chat_templates import refuse_without_template
+from maxatk.train.chat_templates import is_transformed, refuse_without_template
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.reward_arguments import check_calls, check_rewards
 from maxatk.train.signal_groups import refuse_irreplaceable
@@ -147,8 +147,7 @@ def _columns_of(dataset: Any) -> Sequence[str] | None:
     """Return the names of the columns; None where nobody knows them before rows are read."""
     if dataset is None:
         return []
-    is_transformed = isinstance(dataset, Dataset) and dataset.format["type"] == "custom"
-    names: Sequence[str] | None = None if is_transformed else dataset.column_names
+    names: Sequence[str] | None = None if is_transformed(dataset) else dataset.column_names
     return names
 
 

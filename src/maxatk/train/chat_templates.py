@@ -35,12 +35,16 @@ def refuse_without_template(
 
 def _has_messages(dataset: Any) -> bool:
     """Return whether the prompts are known to be lists of messages; no row is read."""
-    is_transformed = isinstance(dataset, Dataset) and dataset.format["type"] == "custom"
     features = getattr(dataset, "features", None)  # None where only rows would tell
-    if is_transformed or features is None:
+    if features is None or is_transformed(dataset):
         return False
     message = getattr(features.get("prompt"), "feature", None)
     return isinstance(message, Mapping) and "role" in message
+
+
+def is_transformed(dataset: Any) -> bool:
+    """Return whether a function makes the rows of a data set, whose columns nobody knows before."""
+    return isinstance(dataset, Dataset) and dataset.format["type"] == "custom"
 
 
 def _processing_of(config: MaxAtKConfig, model: Any) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from maxatk.check import MOST_SECONDS, limited, positive, require
+from maxatk.check import MOST_SECONDS, limited, positive, require, several
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
@@ -155,8 +155,7 @@ ProgramAndTests = tuple[str, Sequence[TestCase]]
 
 def as_jobs(items: Iterable[Job | ProgramAndTests]) -> list[Job]:
     """Return jobs for jobs and (program, tests) pairs; raises InvalidValueError."""
-    are_items = isinstance(items, Iterable) and not isinstance(items, (str, Mapping))
-    require(are_items, "items", "a list of jobs or of pairs (program, tests)", items)
+    several("items", items, "jobs or of pairs (program, tests)")
     return [_as_job(item, place) for place, item in enumerate(items)]
 
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable
 
-from maxatk.errors import unknown_name
+from maxatk.check import one_of
 from maxatk.verifier.encoded import same_value
 from maxatk.verifier.inside import values
 
@@ -126,8 +126,7 @@ def equal_values(actual: bytes, expected: object, compare: str, *, tolerance: fl
 
 def rule(name: str) -> ComparisonRule:
     """Return the rule of that name; raises InvalidValueError for an unknown one."""
-    if name not in COMPARE:
-        raise unknown_name("compare", name, COMPARE)
+    one_of("compare", name, COMPARE)
     return COMPARE[name]
 
 

@@ -15,7 +15,8 @@ import re
 from typing import Any
 
 from maxatk.bounded import BrokenJSONError, inflated, json_value
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import one_of
+from maxatk.errors import InvalidValueError
 from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem, TestCase
 
@@ -41,8 +42,7 @@ class Options(base.RowOptions):
     end_date: str | None = None
 
     def __post_init__(self) -> None:
-        if self.release not in _RELEASES:
-            raise unknown_name("release", self.release, _RELEASES)
+        one_of("release", self.release, _RELEASES)
         for name in ("start_date", "end_date"):
             try:
                 _date(getattr(self, name) or "2000-01-01")
