@@ -160,8 +160,9 @@ def test_what_is_not_allowed_is_refused(tmp_path):
     }.items():
         with pytest.raises(InvalidValueError, match=message):
             prospects(folder, **dict([settings]))
-    with pytest.raises(InvalidValueError, match=r"poorest problem \(0\)"):
-        prospects(run(tmp_path / "unscored", [[np.nan] * 8]))
+    for name, rewards, samples in (("unscored", [[np.nan] * 8], 0), ("single", [[1.0]], 1)):
+        with pytest.raises(DataError, match=f"the poorest problem has {samples} samples with a"):
+            prospects(run(tmp_path / name, rewards))
     with pytest.raises(MissingFileError):
         prospects(tmp_path)
     (tmp_path / "scores.jsonl").write_text("{}\n")

@@ -179,7 +179,14 @@ def test_what_is_wrong_is_refused_before_any_work(recipe, changes, error, messag
 def test_a_launch_in_which_each_process_would_train_alone_is_refused(recipe, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InvalidValueError, match="use_cpu: must be True for 2 processes without"):
-        run(recipe, trainer={**TRAINER, "use_cpu": False})
+        run(recipe, run="samples", trainer={**TRAINER, "use_cpu": False})
+    assert not list(Path(recipe["out"]).glob("samples-*"))
+
+
+def test_several_processes_do_not_draw_into_one_folder(recipe, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InvalidValueError, match="run: must be a folder that `maxatk eval` wrote"):
+        run(recipe)
     assert not list(Path(recipe["out"]).glob("samples-*"))
 
 

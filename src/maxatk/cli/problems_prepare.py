@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from maxatk.check import one_of
 from maxatk.cli.flags import MapFlag
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, shown
 from maxatk.cli.progress import ProgressMode, progress_of
@@ -91,8 +92,8 @@ def _sets(
         sets = read_sets({"sets": {recipe: settings}})
     else:
         raise unknown_name("problems", recipe, [*BENCHMARKS, "a recipe ending in .yaml"])
-    if only is not None and only not in sets:
-        raise unknown_name("--only", only, sets)
+    if only is not None:
+        one_of("--only", only, sets)
     return {name: settings for name, settings in sets.items() if only in (None, name)}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import positive, require, whole
-from maxatk.errors import InvalidValueError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.load import passing_reward, scores_of_folder
 from maxatk.evaluation.results import CEILING
 from maxatk.objectives import METHODS, max_at_k, weighting
@@ -61,7 +61,8 @@ def prospects(
     group `ns` above the samples of the poorest problem are left out. `ks` are 1, 2, 4, ... up to
     half of the samples by default.
 
-    Raises MissingFileError, DataError for a corrupt line, InvalidValueError for numbers.
+    Raises MissingFileError, DataError for a corrupt line and for a problem with fewer than two
+    samples with a reward, InvalidValueError for numbers.
     """
     for n in ns:
         whole("n", n, 2)
@@ -74,6 +75,10 @@ def prospects(
     rewards = rewards[~np.isnan(rewards).all(axis=1)]
     fewest = int((~np.isnan(rewards)).sum(axis=1).min()) if len(rewards) else 0
     sizes = [n for n in sorted(set(ns)) if n <= fewest]
+    if fewest < 2:
+        raise DataError(
+            f"{folder}: the poorest problem has {fewest} samples with a reward, and a group needs 2"
+        )
     least = f"at most the samples with a reward of the poorest problem ({fewest})"
     require(bool(sizes), "n", least, tuple(ns))
     wanted = max(fewest // 2, 1) if best_of is None else best_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from maxatk.evaluation.folder import (
 from maxatk.evaluation.results import Results, read_results
 from maxatk.evaluation.shards import Shard, ShardPlan, shard_folders
 from maxatk.evaluation.siblings import SHARD, refuse_differences
-from maxatk.evaluation.store import KeyedRecord, key_of
+from maxatk.evaluation.store import Key, KeyedRecord, key_of
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import read_typed
@@ -86,8 +87,8 @@ def _write(out: Path, parts: Sequence[_Part], names: Sequence[str], results: Res
     for name in names:
         _write_lines(out / name, _lines(parts, name))
     _write_lines(out / FAILURES, _failure_lines(parts))
-    prompts = (lines_of(part.folder / PROMPTS) for part in parts)
-    _write_lines(out / PROMPTS, (line for lines in prompts for _, line in lines))
+    prompts = [_lines_of_file(part.folder / PROMPTS) for part in parts]
+    _write_lines(out / PROMPTS, itertools.chain.from_iterable(prompts))
     write_json(out / RESULTS, results.to_json())
 
 
@@ -207,8 +208,11 @@ def _records(parts: Sequence[_Part], name: str, kind: type[RecordT]) -> Iterator
 
 def _lines(parts: Sequence[_Part], name: str) -> Iterator[bytes]:
     """Yield the lines of all shards in the order of the run."""
-    files = [(line for _, line in lines_of(part.folder / name)) for part in parts]
-    return _in_order([_placed(*both) for both in zip(parts, files, strict=True)])
+    return _in_order([_placed(part, _lines_of_file(part.folder / name)) for part in parts])
+
+
+def _lines_of_file(path: Path) -> Iterator[bytes]:
+    return (line for _, line in lines_of(path))
 
 
 def _placed(part: _Part, records: Iterator[RowT]) -> Iterator[tuple[int, RowT]]:
@@ -233,12 +237,15 @@ def _failure_lines(parts: Sequence[_Part]) -> Iterator[bytes]:
 
 
 def _placed_failures(part: _Part) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a shard's failures, of which only some samples have one."""
     path = part.folder / FAILURES
-    keys = [key_of(failure) for failure in read_typed(path, FailedTest)]
-    lines = dict(zip(keys, (line for _, line in lines_of(path)), strict=True))
+    line_of_sample: dict[Key, bytes] = {}
+    for failure, (_, line) in zip(read_typed(path, FailedTest), lines_of(path), strict=True):
+        line_of_sample[key_of(failure)] = line
     for place, score in _placed(part, read_typed(part.folder / SCORES, Score)):
-        if key_of(score) in lines:
-            yield place, lines[key_of(score)]
+        line_of_failure = line_of_sample.get(key_of(score))
+        if line_of_failure is not None:
+            yield place, line_of_failure
 
 
 def _refuse_loss(path: Path, lines: Iterable[bytes]) -> None:

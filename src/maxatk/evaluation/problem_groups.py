@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import one_of
+from maxatk.errors import InvalidValueError
 from maxatk.evaluation.means import means_of
 from maxatk.evaluation.results import PROBLEM_COLUMNS, Counts, PerProblem, Results
 
@@ -98,5 +99,5 @@ def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:
         raise InvalidValueError(
             f"by: {field!r}: the problems have no `meta`; give them one, and evaluate or score them"
         )
-    if field is not None and field not in names:
-        raise unknown_name("by", field, names)
+    if field is not None:
+        one_of("by", field, names)

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
 
-from maxatk.errors import DataError, unknown_name
+from maxatk.check import one_of
+from maxatk.errors import DataError
 from maxatk.exchange.log import LogRow
 from maxatk.exchange.turns import reached_by
 from maxatk.objectives.rollouts import RolloutReward
@@ -30,8 +31,8 @@ class RowAt(NamedTuple):
 
 def check_choice(value: str | None) -> None:
     """Raise InvalidValueError for another rule than those that there are."""
-    if value is not None and value not in get_args(RolloutReward):
-        raise unknown_name(f"map: {CHOICE}", value, get_args(RolloutReward))
+    if value is not None:
+        one_of(f"map: {CHOICE}", value, get_args(RolloutReward))
 
 
 def rollouts_of(rows: Iterable[RowAt], *, unique: bool = False) -> list[list[RowAt]]:

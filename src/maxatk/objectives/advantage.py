@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import is_number, require
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import is_number, one_of, require
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
 from maxatk.objectives.layout import Layout
@@ -103,8 +103,7 @@ def _check(
     if layout.places is None and (len(layout.shape) != 2 or layout.width == 0):
         wanted = "must have shape (prompts, samples), at least one sample"
         raise InvalidValueError(f"rewards: {wanted}, got {layout.shape}")
-    if form not in get_args(Form):
-        raise unknown_name("form", str(form), get_args(Form))
+    one_of("form", form, get_args(Form))
     if selection is not None and method.credit_row.order is None:
         raise InvalidValueError(
             f"selection: the credit {method.credit!r} has no order of samples; allowed: None"

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from maxatk.check import returned_number, shown
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import one_of, returned_number, shown
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_k, refuse_k_above
 from maxatk.objectives.group import Group
 
@@ -41,8 +41,7 @@ def influence(
 
     Raises InvalidValueError for groups of different sizes, k > n and an unknown baseline.
     """
-    if baseline not in get_args(Without):
-        raise unknown_name("baseline", str(baseline), get_args(Without))
+    one_of("baseline", baseline, get_args(Without))
     groups = [list(group) for group in rewards]
     sizes = {len(group) for group in groups}
     if len(sizes) != 1:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, TypeAlias, get_args
 
-from maxatk.check import is_number, require
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import is_number, one_of, require
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.baselines import BASELINES, Baseline
 from maxatk.objectives.checks import refuse_k_above
 from maxatk.objectives.credits import (
@@ -43,8 +43,8 @@ class Method:
     inverse_temperature: float = 1.0  # b of "entropic", log mean e^(b r) / b, in 1 / reward
 
     def __post_init__(self) -> None:
-        if isinstance(self.credit, str) and self.credit not in CREDITS:
-            raise unknown_name("Method.credit", self.credit, CREDITS)
+        if isinstance(self.credit, str):
+            one_of("Method.credit", self.credit, CREDITS)
         has_a_credit = isinstance(self.credit, (str, OrderWeights)) or callable(self.credit)
         require(has_a_credit, "Method.credit", "a name, OrderWeights or a function", self.credit)
         beta = self.inverse_temperature
@@ -54,10 +54,9 @@ class Method:
         self._check("scale", get_args(Scale), self.credit_row.scales)
         self._check("baseline", BASELINES, self._baselines())
 
-    def _check(self, field: str, names: Iterable[str], fitting: Iterable[str]) -> None:
+    def _check(self, field: str, names: Collection[str], fitting: Iterable[str]) -> None:
         name = getattr(self, field)
-        if not isinstance(name, str) or name not in names:
-            raise unknown_name(f"Method.{field}", str(name), names)
+        one_of(f"Method.{field}", name, names)
         if name not in fitting:
             beside = f" and the correction {self.correction!r}" if field == "baseline" else ""
             raise InvalidValueError(
@@ -241,8 +240,7 @@ def as_method(method: str | Method) -> Method:
     """Return the row of a name; raise InvalidValueError for an unknown one."""
     if isinstance(method, Method):
         return method
-    if not isinstance(method, str) or method not in METHODS:
-        raise unknown_name("method", str(method), METHODS)
+    one_of("method", method, METHODS)
     return METHODS[method]
 
 

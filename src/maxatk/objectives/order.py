@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from maxatk.check import is_number, require
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import is_number, one_of, require
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_k
 from maxatk.objectives.subsets import max_weights
 
@@ -84,8 +84,7 @@ class OrderWeights:
         """Return the weights of the mean of a tail: that share of k, the last one in part."""
         k = _as_size(of, field="of")
         require(is_number(share) and 0 < share <= 1, "cvar", "above 0 and at most 1", share)
-        if tail not in ("upper", "lower"):
-            raise unknown_name("tail", str(tail), ("upper", "lower"))
+        one_of("tail", tail, ("upper", "lower"))
         ascending = [min(max(share * k - m, 0.0), 1.0) / (share * k) for m in range(k)]
         return cls(tuple(reversed(ascending) if tail == "upper" else ascending))
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import require
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import one_of, require
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_floats
 from maxatk.objectives.layout import Layout, layout_of, warn_of_small
 
@@ -146,8 +146,7 @@ def sample_layout(
     row, for another `reward`, for one without rollouts, and for different rewards of one rollout.
     """
     if reward is not None:
-        if reward not in get_args(RolloutReward):
-            raise unknown_name("rollout_reward", str(reward), get_args(RolloutReward))
+        one_of("rollout_reward", reward, get_args(RolloutReward))
         require(rollouts is not None, "rollout_reward", "None without rollouts", reward)
     rows, table = layout_of(rewards, groups)
     if rollouts is None:

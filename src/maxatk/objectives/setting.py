@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from maxatk.check import one_of
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.functions import load_function
 from maxatk.objectives.methods import METHODS, Method, as_method
@@ -138,5 +139,4 @@ def _with_whole_keys(shares: Mapping[Any, Any]) -> dict[Any, Any]:
 
 def _check_keys(field: str, setting: Mapping[str, Any], allowed: Collection[str]) -> None:
     for name in setting:
-        if name not in allowed:
-            raise unknown_name(field, str(name), allowed)
+        one_of(field, name, allowed)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from maxatk.check import require, several
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import one_of, require, several
+from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import ResultsSource, load_results
 from maxatk.evaluation.problem_groups import only_problems
 from maxatk.evaluation.results import Results
@@ -89,8 +89,7 @@ def _baseline_first(runs: Sequence[Run], wanted: str | None) -> list[Run]:
     names = [run.name for run in runs]
     if wanted is None:
         wanted = BASE if BASE in names else names[0]
-    if wanted not in names:
-        raise unknown_name("baseline", wanted, names)
+    one_of("baseline", wanted, names)
     return sorted(runs, key=lambda run: run.name != wanted)  # the others stay as they came
 
 

@@ -112,11 +112,14 @@ def retry_table(comparison: Comparison) -> Table:
     """
     runs = [run for run in comparison.runs if RETRIED in run.results.metrics]
     ks = sorted({k for run in runs for k in run.results.metrics[RETRIED]})
+    measures = [Measure("", "max@k", k) for k in ks]
     rows: list[list[Cell | str]] = []
     for run in runs:
-        rows.append([run.name, *(tables.mean_cell(run.metric("max@k", k)) for k in ks)])
-        rows.append(_retry_row(run, [Measure("", "max@k", k) for k in ks]))
-    return table_of_rows(("model", *(f"max@{k}" for k in ks)), rows)
+        cells_of_run = [tables.mean_cell(run.metric("max@k", k)) for k in ks]
+        rows.append([run.name, *cells_of_run])
+        rows.append(_retry_row(run, measures))
+    headings = [measure.name for measure in measures]
+    return table_of_rows(("model", *headings), rows)
 
 
 def _retry_row(run: Run, measures: Sequence[Measure]) -> list[Cell | str]:

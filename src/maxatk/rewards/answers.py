@@ -11,13 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from maxatk.check import column, positive, require, whole
+from maxatk.check import column, one_of, positive, require, whole
 from maxatk.conversations import completion_text
 from maxatk.errors import (
     DataError,
     InvalidValueError,
     MissingDependencyError,
-    unknown_name,
 )
 from maxatk.records import Problem
 from maxatk.rewards.boxes import Boxed, last_box
@@ -57,8 +56,7 @@ class AnswerReward:
         workers: int | None = None,
         timeout_s: float = 3.0,
     ) -> None:
-        if boxed not in BOXED:
-            raise unknown_name("boxed", str(boxed), BOXED)
+        one_of("boxed", boxed, BOXED)
         check_unfinished_thought(unfinished_thought)
         if workers is not None:
             whole("workers", workers, 1)

@@ -29,6 +29,8 @@ _FRACTIONS = {
     "⅞": (7, 8),
 }  # fmt: skip
 _FRACTION = re.compile(rf"(?<![\d.,])(?:(\d{{1,9}}) ?)?([{''.join(_FRACTIONS)}])")
+# 5 1/2 with a proper fraction: `1 4/2` and `5 1/2/3` are no mixed numbers.
+_MIXED = re.compile(r"(?<![\d.,/^_])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d/^]|[.,]\d)")
 # 12\,345, and 12 345 with a blank of any width; `1 2` and `x^2 100` are two numbers.
 _THIN_SPACE = re.compile(r"(?<=\d)\\[,;:! ](?=\d{3}(?!\d))")
 _BLANK = "[ ~\u00a0\u2009\u202f]"
@@ -63,6 +65,7 @@ def formula(text: str) -> str:
     """Return a formula with its signs of Unicode as LaTeX, and its thousands not set apart."""
     text = _THIN_SPACE.sub("", text)
     text = _GROUPS.sub(lambda match: _GROUP_END.sub("", match[0]), text)
+    text = _MIXED.sub(_improper, text)
     if text.isascii():
         return text
     text = _ABOUT.sub("", text.translate(_WIDE))
@@ -88,7 +91,7 @@ def prose(text: str) -> str:
             piece = _in_ascii(_UNICODE_GROUPS.sub("", piece)).replace(_FULL_STOP, ". ")
             piece = piece.replace("\N{MINUS SIGN}", "-").translate(_WIDE)
             piece = _BEHIND_LETTER.sub(" ", _COLON.sub(r"\1 ", piece))
-            pieces.append(_HASHES.sub(r"\1 ", piece))
+            pieces.append(_MIXED.sub(_improper, _HASHES.sub(r"\1 ", piece)))
     return "".join(pieces)
 
 
@@ -115,6 +118,14 @@ def _parts(match: re.Match[str]) -> tuple[int, int]:
     """Return numerator and denominator of a number that ends in a sign such as `½`."""
     numerator, denominator = _FRACTIONS[match[2]]
     return int(match[1] or 0) * denominator + numerator, denominator
+
+
+def _improper(match: re.Match[str]) -> str:
+    """Return a mixed number as one fraction, 11/2 for 5 1/2: of it math-verify reads a part."""
+    whole, numerator, denominator = (int(part) for part in match.groups())
+    if not 0 < numerator < denominator:
+        return match[0]
+    return f"{whole * denominator + numerator}/{denominator}"
 
 
 def _root(match: re.Match[str]) -> str:

@@ -8,8 +8,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from maxatk.check import LARGEST, is_number, needing, require
-from maxatk.errors import InvalidValueError, suggestion, unknown_name
+from maxatk.check import LARGEST, is_number, needing, one_of, require
+from maxatk.errors import InvalidValueError, suggestion
 from maxatk.functions import digest_of_file, load_function
 from maxatk.models import refuse_missing_model
 from maxatk.records import Problem
@@ -64,8 +64,7 @@ def _read(item: Any) -> RewardSpec:
     require(is_finite, "reward.weight", "a finite number", weight)
     is_positive = is_number(seconds) and seconds > 0
     require(is_positive, "reward.timeout_s", "a positive number", seconds)
-    if on_error not in ON_ERROR:
-        raise unknown_name("reward.on_error", str(on_error), ON_ERROR)
+    one_of("reward.on_error", on_error, ON_ERROR)
     if "on_error" in item and spec.kind in NAMED:
         raise InvalidValueError(
             f"reward.on_error: is for functions and models, got it for {spec.kind}"

@@ -17,12 +17,14 @@ from maxatk.verifier.wire import RequestLimits
 
 def _host_folders() -> re.Pattern[str]:
     """Return the pattern of the folders that a traceback or a compiler names, the longest first."""
-    folders = {os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, *sys.path}
+    of_python = {os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, *sys.path}
     # Compilers name the header that lies in the cache of the user, and those of the system.
-    folders |= {os.path.expanduser("~"), os.environ.get("XDG_CACHE_HOME", ""), "/usr"}
-    folders |= {os.path.realpath(folder) for folder in folders if folder}
-    folders -= {"", "/"}
-    return re.compile("|".join(map(re.escape, sorted(folders, key=len, reverse=True))))
+    of_compilers = {os.path.expanduser("~"), os.environ.get("XDG_CACHE_HOME", ""), "/usr"}
+    named = of_python | of_compilers
+    resolved = {os.path.realpath(folder) for folder in named if folder}
+    folders = (named | resolved) - {"", "/"}
+    longest_first = sorted(folders, key=len, reverse=True)
+    return re.compile("|".join(re.escape(folder) for folder in longest_first))
 
 
 _HOST_FOLDERS = _host_folders()

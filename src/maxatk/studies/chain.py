@@ -100,9 +100,12 @@ class Chain:
     def add_evaluation(self, part: str, recipe: Mapping[str, Any]) -> None:
         """Add a stage that evaluates the model: the part "eval", or "choose"."""
         problems = self._built_in(_TEST_FILE)
-        settings = [self.origin, recipe, None if problems else self.digest_of(recipe["problems"])]
-        adapter = {} if self.adapter is None else {"adapter": self.adapter}
-        self._add(part, settings, {**recipe, **problems, **adapter})
+        digest = None if problems else self.digest_of(recipe["problems"])
+        settings = [self.origin, recipe, digest]
+        inputs = {**recipe, **problems}
+        if self.adapter is not None:
+            inputs["adapter"] = self.adapter
+        self._add(part, settings, inputs)
 
     def _built_in(self, file: str) -> dict[str, str]:
         """Return the setting that names a problems file of the built-in model, if that is used."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,10 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
 
 def _check(recipe: DistillRecipe) -> SFTConfig:
     """Return the settings of TRL's trainer, where all that needs no weights is as it has to be."""
+    if recipe.run is None:
+        alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+        allowed = "a folder that `maxatk eval` wrote, in which several processes find the samples"
+        require(alone, "run", allowed, recipe.run)
     config = config_of(recipe, Path(recipe.out))
     check_processes(config)
     lora_config(recipe.peft)

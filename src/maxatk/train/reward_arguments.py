@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 from trl.trainer.utils import get_callable_name
 
-from maxatk.check import is_finite, require
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.check import is_finite, one_of, require
+from maxatk.errors import InvalidValueError
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.signal_groups import refuse_unknown_part
@@ -58,8 +58,7 @@ def place_of_selection(selection: str | None, names: Sequence[str]) -> int | Non
     """Return the place of the reward function that selects among their names; None for none."""
     if selection is None:
         return None
-    if selection not in names:
-        raise unknown_name("selection", selection, names)
+    one_of("selection", selection, names)
     allowed = "one of several reward functions, whose others are the reward"
     require(len(names) > 1, "selection", allowed, selection)
     require(names.count(selection) == 1, "selection", "the name of one function alone", selection)

@@ -205,10 +205,18 @@ def _memorized(rows: Sequence[LogRow]) -> str | None:
 
 
 def _part_ways(rows: Sequence[LogRow]) -> str | None:
-    keys = sorted({key for row in rows for key in row if _REWARD_BY_NAME.fullmatch(key)})
-    moves = [_moved(rows, key) for key in keys]
-    up = [sentence for move, sentence in moves if move > _CERTAIN]
-    down = [sentence for move, sentence in moves if move < -_CERTAIN]
+    """Say which rewards have gone up and which down, where some have done either."""
+    logged = {key for row in rows for key in row}
+    up: list[str] = []
+    down: list[str] = []
+    for key in sorted(logged):
+        if not _REWARD_BY_NAME.fullmatch(key):
+            continue
+        standard_errors, sentence = _moved(rows, key)
+        if standard_errors > _CERTAIN:
+            up.append(sentence)
+        elif standard_errors < -_CERTAIN:
+            down.append(sentence)
     return ", ".join([*up, *down]) if up and down else None
 
 

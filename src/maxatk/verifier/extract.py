@@ -7,8 +7,7 @@ import logging
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
-from maxatk.check import require
-from maxatk.errors import unknown_name
+from maxatk.check import one_of, require
 from maxatk.verifier.fences import read_fences
 from maxatk.verifier.languages import language_named, language_of_mark
 from maxatk.verifier.languages.language import Language
@@ -36,8 +35,7 @@ class Refusal:
 
     def __post_init__(self) -> None:
         kinds = ("unfinished_thought", "other_language")
-        if self.kind not in kinds:
-            raise unknown_name("kind", str(self.kind), kinds)
+        one_of("kind", self.kind, kinds)
         if self.kind == "other_language":
             language_named(str(self.language))
 
@@ -163,5 +161,4 @@ def _other_language(text: str, program: str, language: Language) -> Refusal | No
 
 def check_unfinished_thought(value: str) -> None:
     """Raise InvalidValueError for a value that is not one of `UnfinishedThought`."""
-    if value not in ("wrong", "read"):
-        raise unknown_name("unfinished_thought", str(value), ("wrong", "read"))
+    one_of("unfinished_thought", value, ("wrong", "read"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxatk.errors import unknown_name
+from maxatk.check import one_of
 from maxatk.verifier.languages.c import C
 from maxatk.verifier.languages.cpp import CPP
 from maxatk.verifier.languages.language import Compiler, Language
@@ -16,8 +16,7 @@ LANGUAGES: dict[str, Language] = {language.name: language for language in (PYTHO
 
 def language_named(name: str, *, field: str = "language") -> Language:
     """Return the language of that name; raises InvalidValueError for an unknown one."""
-    if not isinstance(name, str) or name not in LANGUAGES:
-        raise unknown_name(field, str(name), LANGUAGES)
+    one_of(field, name, LANGUAGES)
     return LANGUAGES[name]
 
 
