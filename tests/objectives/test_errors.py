@@ -227,7 +227,7 @@ MAPPINGS = {
         {"credit": {"entropic": -1}, "baseline": "mean"},
         "inverse_temperature: must be a finite number above 0, got -1",
     ),
-    "number": (3, "method: unknown value '3'"),
+    "number": (3, "method: unknown value 3; allowed: "),
 }
 
 
