@@ -12,6 +12,7 @@ import pytest
 import yaml
 from scipy import stats
 
+from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import over_seeds_and_problems
 
 ROOT = Path(__file__).parents[1]
@@ -440,3 +441,34 @@ def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
         low, high = difference.mean() - half, difference.mean() + half
         expected = f"{difference.mean():.3f} [{low:.3f}, {high:.3f}]"
         assert f"| {trained_with} | {means} | {expected} |" in page
+
+
+def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
+    # Models of the front are checkpoints of the same few trainings.
+    studies = [fill.load(name) for name in STUDIES if name != "front"]
+    studies = [study for study in studies if study.over == "seeds"]
+    spreads = []
+    too_narrow = []
+    for k in (1, 128):
+        of_pairs = []
+        of_models = []
+        for study in studies:
+            for test in study.pairs:
+                if (test.measure.metric, test.measure.k) == ("max@k", k):
+                    of_pairs.append(np.std(test.by_seed, ddof=1))
+            for model in study.models.values():
+                means = [of_seed["max@k"][str(k)] for of_seed in model["by_seed"].values()]
+                over_seeds = stats.t.ppf(0.975, len(means) - 1) * stats.sem(means)
+                shown_interval = model["metrics"]["max@k"][str(k)]
+                over_prompts = (shown_interval["high"] - shown_interval["low"]) / 2
+                of_models.append(over_seeds / over_prompts)
+        spreads.append(round(float(np.median(of_pairs)), 3))
+        too_narrow.append(float(np.median(of_models)))
+    choose = in_one_line("docs/choose.md")
+    page = in_one_line("docs/study.md")
+    assert "over seeds by {:.3f} at k = 1 and by {:.3f} at 128".format(*spreads) in choose
+    needed = [pairs_needed(gain, spread) for gain in (0.05, 0.02) for spread in spreads]
+    sentence = "0.05 then takes {} to {} seeds, and one of 0.02 takes {} to {}."
+    assert sentence.format(*needed) in choose
+    assert "takes [{} to {} seeds]".format(*needed[2:]) in page
+    assert "by a factor of about {:.1f} at 1 and {:.1f} at 128.".format(*too_narrow) in page
