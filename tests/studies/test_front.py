@@ -125,6 +125,24 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(everywhere, fro
         assert test.adjusted_p >= test.p
 
 
+def test_floors_at_which_nothing_else_is_chosen_are_one_test(everywhere, front):
+    ours = [name for name, method in METHODS.items() if method == "loo"]
+    theirs = [name for name, method in METHODS.items() if method == "grpo"]
+    firsts = [mean_of(everywhere, name, SEEDS, 1) for name in MODELS]
+    choices = []
+    for floor in np.linspace(mean_of(everywhere, "base", SEEDS, 1), max(firsts), FLOORS):
+        choice = []
+        for seed in SEEDS:
+            others = [other for other in SEEDS if other != seed]
+            for names in (ours, ["base", *theirs]):
+                choice.append(chosen_by_hand(everywhere, names, 8, floor, others))
+        if None not in choice:
+            choices.append(tuple(choice))
+    assert len(front.beyond) == len(set(choices)) < len(choices)
+    adjusted = stats.false_discovery_control([test.p for test in front.beyond])
+    assert [test.adjusted_p for test in front.beyond] == pytest.approx(list(adjusted))
+
+
 def test_one_seed_cannot_choose_by_itself(everywhere):
     one = [place for place in everywhere if place.seed == 1]
     comparison = pooled_models(one, baseline="base")
@@ -278,7 +296,7 @@ def test_checkpoints_of_whole_models_and_of_adapters_are_evaluated(
     path = recipe(**changes)
     done = maxatk("study", path)
     assert done.returncode == 0, done.stderr
-    assert "Best of 8: beyond the rivals' front at" in done.stdout
+    assert "Best of 8: beyond the rivals' front in" in done.stdout
     study = load_study(path)
     evaluated = {place.variant.name: place for place in places(study)}
     for name in ("grpo,steps=1", "low rank,steps=1"):

@@ -108,7 +108,7 @@ def _estimate_cell(estimate: Estimate) -> Cell:
 
 
 def _beyond_table(front: Front) -> Table:
-    """Return what the methods that are no rivals have more at each N and floor of max@1."""
+    """Return what the methods that are no rivals have more at each N above floors of max@1."""
     return table_of(
         {
             "N": [str(test.aim) for test in front.beyond],
