@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -141,6 +142,61 @@ def test_floors_at_which_nothing_else_is_chosen_are_one_test(everywhere, front):
     assert len(front.beyond) == len(set(choices)) < len(choices)
     adjusted = stats.false_discovery_control([test.p for test in front.beyond])
     assert [test.adjusted_p for test in front.beyond] == pytest.approx(list(adjusted))
+
+
+@pytest.fixture
+def with_unscored(tmp_path):
+    """Return the front for 8 of 16 samples where of one seed of some models few were scored."""
+
+    def front(*lacking, scored):
+        written = []
+        for number, (name, chances) in enumerate(MODELS.items()):
+            method, _, rate = name.partition(",rate=")
+            levels = {"method": method, "rate": rate} if rate else {}
+            for seed in SEEDS:
+                draw = np.random.default_rng(10 * seed + number)
+                fewer = name in lacking and seed == 1
+                scores = []
+                for problem in range(6):
+                    for sample in range(16):
+                        reward = float(draw.choice([1.0, 0.5, 0.0], p=[*chances, 1 - sum(chances)]))
+                        outcome = Outcome.SCORED
+                        if fewer and sample >= scored:
+                            reward, outcome = None, Outcome.INFRA_ERROR
+                        score = Score(f"{seed}-{problem}", sample, reward, 0, 1, outcome, 0.0)
+                        scores.append(score)
+                folder = tmp_path / f"{name}-{seed}"
+                folder.mkdir()
+                write_run(folder, scores)
+                written.append(Place(Variant(levels, {}), seed, folder, None))
+        comparison = pooled_models(written, baseline="base")
+        return front_of(comparison, METHODS, rivals=["grpo"], ks=[8])
+
+    return front
+
+
+@pytest.mark.parametrize("lacking", ["loo,rate=1", "loo,rate=2"])
+def test_a_model_without_a_value_in_some_seed_is_not_chosen_for_it(with_unscored, lacking):
+    (other,) = {"loo,rate=1", "loo,rate=2"} - {lacking}
+    front = with_unscored(lacking, scored=7)
+    (best,) = [best for best in front.best if (best.method, best.aim) == ("loo", 8)]
+    assert best.by_seed == (other,) * len(SEEDS)
+    assert best.model == other
+    assert all(estimate.low is not None for estimate in best.estimates)
+
+
+@pytest.mark.parametrize("scored", [0, 7])
+def test_a_method_without_a_value_is_left_out_for_that_n(with_unscored, scored):
+    front = with_unscored("loo,rate=1", "loo,rate=2", scored=scored)
+    places = {(best.method, best.aim) for best in front.best}
+    of_first = set() if scored == 0 else {("loo", 1)}
+    assert places == {("grpo", 1), ("grpo", 8)} | of_first
+    assert front.beyond == ()
+    json.dumps(msgspec.to_builtins(front), allow_nan=False)
+
+
+def test_there_is_no_front_of_models_without_values(with_unscored):
+    assert with_unscored(*METHODS, scored=0) is None
 
 
 def test_one_seed_cannot_choose_by_itself(everywhere):

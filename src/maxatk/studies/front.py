@@ -114,15 +114,21 @@ def front_of(
     if not shared_ks or (len(comparison.seeds) < 2 and choice is None):
         return None
     models = Candidates(comparison, chosen_by, ks=(1, *shared_ks))
-    untrained = [name for name in comparison.names if name == BASE]
-    floors = _floors(models, comparison.names, lowest_of=untrained or comparison.names)
+    valued = [name for name in comparison.names if models.has_value(name, 1)]
+    if not any(name in methods for name in valued):
+        return None
+    untrained = [name for name in valued if name == BASE]
+    floors = _floors(models, valued, lowest_of=untrained or valued)
     of_method = defaultdict(list)
     for name, method in methods.items():
         of_method[method].append(name)
     best = []
     curves = []
     for method, names in of_method.items():
-        best += [_best(models, method, names, aim) for aim in models.ks]
+        for aim in models.ks:
+            at_its_best = _best(models, method, names, aim)
+            if at_its_best is not None:
+                best.append(at_its_best)
         for aim in shared_ks:
             curves += _curve(models, method, names, aim, floors)
     ours = [name for name, method in methods.items() if method not in rivals]
@@ -154,12 +160,12 @@ def _floors(models: Candidates, names: Sequence[str], *, lowest_of: Sequence[str
     return [float(floor) for floor in np.linspace(lowest, highest, FLOORS)]
 
 
-def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Best:
-    """Return a method, whose models are `names`, at its best for one N."""
+def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Best | None:
+    """Return a method, whose models are `names`, at its best for one N; None without a value."""
     model = models.chosen(names, aim, NO_FLOOR, models.seeds)
     by_seed = models.chosen_by_seed(names, aim, NO_FLOOR)
-    assert model is not None
-    assert by_seed is not None
+    if model is None or by_seed is None:
+        return None
     held_out = models.held_out(by_seed)
     interval = models.interval(held_out)
     if all(in_unit(values) for values in held_out):
