@@ -12,6 +12,7 @@ import pytest
 import yaml
 from scipy import stats
 
+from maxatk.errors import InvalidValueError
 from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import over_seeds_and_problems
 
@@ -136,6 +137,20 @@ def test_two_seeds_have_students_t_over_problems_and_the_caption_says_so(fill):
     caption = fill.caption(evaluations).replace("\n", " ")
     assert "120 problems, seeds 1 and 3." in caption
     assert "not of other seeds" in caption
+
+
+def test_seeds_or_problems_that_differ_are_not_paired(fill):
+    evaluations = fill.load_evaluations(["smollm2_all"])
+    first_two = {seed: evaluations["base"][seed] for seed in (1, 2)}
+    other_two = {seed: evaluations["grpo"][seed] for seed in (1, 3)}
+    with pytest.raises(InvalidValueError, match="of the same seeds for every model"):
+        fill.table_of_seeds({"base": first_two, "grpo": other_two})
+    some = set(evaluations["base"][1].ids[:60])
+    halves = [fill.over_problems(evaluations, some, inside=inside) for inside in (True, False)]
+    with pytest.raises(InvalidValueError, match="over the same problems"):
+        fill.table_of_best({"one": halves[0], "other": halves[1]})
+    with pytest.raises(InvalidValueError, match="without seed 2 of base twice"):
+        fill.load_evaluations(["smollm2_all", "smollm2_hidden_long_2"])
 
 
 def test_a_table_keeps_the_problems_of_another_study_or_leaves_them_out(fill):

@@ -52,8 +52,8 @@ class Candidates:
             choosing = [part.run(name).values("max@k", ks) for part in chosen_by.seeds]
             self._means[name] = _means_of_seeds(choosing)
             reported = _means_of_seeds(self._values[name])
-            lacks = np.isnan(self._means[name]).any(axis=0) | np.isnan(reported).any(axis=0)
-            self._has_means[name] = ~lacks
+            all_means = np.concatenate([self._means[name], reported])
+            self._has_means[name] = ~np.isnan(all_means).any(axis=0)
 
     def has_value(self, name: str, k: int) -> bool:
         """Return whether a model has max@k in every seed, to choose by and to report.
