@@ -21,6 +21,7 @@ from maxatk.statistics.tests import (
     over_seeds,
     over_seeds_and_problems,
     paired_difference,
+    variance_of_shared_choices,
 )
 
 NO_FLOOR = -np.inf
@@ -105,11 +106,14 @@ class Candidates:
     def interval(self, rows: Sequence[FloatArray]) -> PairedDifference:
         """Return the mean over seeds of (P, K) each, with the interval of this study.
 
-        It is that of its differences: over seeds, crossed where they share their problems, and over
-        problems where the seeds are too few.
+        It is that of its differences: over seeds, which have chosen for one another, crossed where
+        they share their problems, and over problems where the seeds are too few.
         """
         if len(rows) >= FEWEST_SEEDS:
-            return over_seeds_and_problems(np.array(rows)) if self._shared else over_seeds(rows)
+            factor = variance_of_shared_choices(len(rows))
+            if self._shared:
+                return over_seeds_and_problems(np.array(rows), variance_factor=factor)
+            return over_seeds(rows, variance_factor=factor)
         problems = np.mean(rows, axis=0) if self._shared else np.concatenate(rows)
         return paired_difference(problems, np.zeros_like(problems))
 
