@@ -193,13 +193,24 @@ def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
         of_arms = np.array(  # (arms, seeds, problems, ks)
             [[_values(of_seed, ks) for of_seed in arm[model].values()] for arm in arms.values()]
         )
-        chosen = np.empty(of_arms.shape[1:])
-        for seed in range(of_arms.shape[1]):
-            others = np.delete(of_arms, seed, axis=1).mean(axis=(1, 2))  # (arms, ks)
-            for place, arm in enumerate(others.argmax(axis=0)):
-                chosen[seed, :, place] = of_arms[arm, seed, :, place]
-        values[model] = chosen
+        values[model] = _held_out(of_arms)
     return _table_of_values(values, ks)
+
+
+def _held_out(of_arms: FloatArray) -> FloatArray:
+    """Return for every seed and k the values of the arm that is best on the other seeds.
+
+    of_arms: (arms, S, P, K); the result is (S, P, K).
+    """
+    _, seeds, _, columns = of_arms.shape
+    chosen = np.empty(of_arms.shape[1:])
+    for seed in range(seeds):
+        of_others = np.delete(of_arms, seed, axis=1)
+        means = of_others.mean(axis=(1, 2))  # (arms, K)
+        best = means.argmax(axis=0)
+        for column in range(columns):
+            chosen[seed, :, column] = of_arms[best[column], seed, :, column]
+    return chosen
 
 
 def caption_of_best(arms: Mapping[str, Evaluations]) -> str:
