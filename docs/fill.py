@@ -40,6 +40,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from maxatk.check import require
 from maxatk.evaluation.problem_groups import only_problems
 from maxatk.evaluation.results import Results, read_results
 from maxatk.report import tables
@@ -88,8 +89,11 @@ def load_evaluations(names: Sequence[str]) -> Evaluations:
     evaluations: dict[str, dict[int, Results]] = {}
     for name in names:
         for path in sorted((DOCS / name / "evaluations").glob("*.json")):
-            model, _, seed = path.stem.rpartition("_")
-            evaluations.setdefault(model, {})[int(seed)] = read_results(path)
+            model, _, number = path.stem.rpartition("_")
+            by_seed = evaluations.setdefault(model, {})
+            seed = int(number)
+            require(seed not in by_seed, "studies", f"without seed {seed} of {model} twice", names)
+            by_seed[seed] = read_results(path)
     first = [model for model in _MODELS if model in evaluations]
     others = [model for model in evaluations if model not in _MODELS]
     return {model: evaluations[model] for model in [*first, *others]}
@@ -138,13 +142,26 @@ def over_problems(evaluations: Evaluations, problems: set[str], *, inside: bool)
 
 
 def table_of_seeds(evaluations: Evaluations) -> Table:
-    """Return max@k of every model over seeds that share their problems, and of every difference."""
+    """Return max@k of every model over seeds that share their problems, and of every difference.
+
+    Raises InvalidValueError for models of other seeds or problems.
+    """
+    _require_one_design([evaluations])
     ks = _ks_of(evaluations)
     values = {
         model: np.array([_values(of_seed, ks) for of_seed in by_seed.values()])
         for model, by_seed in evaluations.items()
     }
     return _table_of_values(values, ks)
+
+
+def _require_one_design(arms: Sequence[Evaluations]) -> None:
+    """Refuse other seeds or problems: values are paired by their places in the tables."""
+    models = [by_seed for arm in arms for by_seed in arm.values()]
+    seeds = {tuple(by_seed) for by_seed in models}
+    problems = {results.ids for by_seed in models for results in by_seed.values()}
+    require(len(seeds) == 1, "evaluations", "of the same seeds for every model", sorted(seeds))
+    require(len(problems) == 1, "evaluations", "over the same problems", f"{len(problems)} sets")
 
 
 def _ks_of(evaluations: Evaluations) -> list[int]:
@@ -166,8 +183,9 @@ def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
     """Return max@k of each method at the best of several arms, and of their differences.
 
     The arm of a seed is the one whose mean over the other seeds is highest at this k, so that no
-    value has a part in the choice of its own arm.
+    value has a part in the choice of its own arm. Raises as `table_of_seeds`.
     """
+    _require_one_design(list(arms.values()))
     first = next(iter(arms.values()))
     ks = _ks_of(first)
     values = {}
@@ -175,13 +193,24 @@ def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
         of_arms = np.array(  # (arms, seeds, problems, ks)
             [[_values(of_seed, ks) for of_seed in arm[model].values()] for arm in arms.values()]
         )
-        chosen = np.empty(of_arms.shape[1:])
-        for seed in range(of_arms.shape[1]):
-            others = np.delete(of_arms, seed, axis=1).mean(axis=(1, 2))  # (arms, ks)
-            for place, arm in enumerate(others.argmax(axis=0)):
-                chosen[seed, :, place] = of_arms[arm, seed, :, place]
-        values[model] = chosen
+        values[model] = _held_out(of_arms)
     return _table_of_values(values, ks)
+
+
+def _held_out(of_arms: FloatArray) -> FloatArray:
+    """Return for every seed and k the values of the arm that is best on the other seeds.
+
+    of_arms: (arms, S, P, K); the result is (S, P, K).
+    """
+    _, seeds, _, columns = of_arms.shape
+    chosen = np.empty(of_arms.shape[1:])
+    for seed in range(seeds):
+        of_others = np.delete(of_arms, seed, axis=1)
+        means = of_others.mean(axis=(1, 2))  # (arms, K)
+        best = means.argmax(axis=0)
+        for column in range(columns):
+            chosen[seed, :, column] = of_arms[best[column], seed, :, column]
+    return chosen
 
 
 def caption_of_best(arms: Mapping[str, Evaluations]) -> str:

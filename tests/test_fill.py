@@ -12,6 +12,8 @@ import pytest
 import yaml
 from scipy import stats
 
+from maxatk.errors import InvalidValueError
+from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import over_seeds_and_problems
 
 ROOT = Path(__file__).parents[1]
@@ -135,6 +137,20 @@ def test_two_seeds_have_students_t_over_problems_and_the_caption_says_so(fill):
     caption = fill.caption(evaluations).replace("\n", " ")
     assert "120 problems, seeds 1 and 3." in caption
     assert "not of other seeds" in caption
+
+
+def test_seeds_or_problems_that_differ_are_not_paired(fill):
+    evaluations = fill.load_evaluations(["smollm2_all"])
+    first_two = {seed: evaluations["base"][seed] for seed in (1, 2)}
+    other_two = {seed: evaluations["grpo"][seed] for seed in (1, 3)}
+    with pytest.raises(InvalidValueError, match="of the same seeds for every model"):
+        fill.table_of_seeds({"base": first_two, "grpo": other_two})
+    some = set(evaluations["base"][1].ids[:60])
+    halves = [fill.over_problems(evaluations, some, inside=inside) for inside in (True, False)]
+    with pytest.raises(InvalidValueError, match="over the same problems"):
+        fill.table_of_best({"one": halves[0], "other": halves[1]})
+    with pytest.raises(InvalidValueError, match="without seed 2 of base twice"):
+        fill.load_evaluations(["smollm2_all", "smollm2_hidden_long_2"])
 
 
 def test_a_table_keeps_the_problems_of_another_study_or_leaves_them_out(fill):
@@ -440,3 +456,34 @@ def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
         low, high = difference.mean() - half, difference.mean() + half
         expected = f"{difference.mean():.3f} [{low:.3f}, {high:.3f}]"
         assert f"| {trained_with} | {means} | {expected} |" in page
+
+
+def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
+    # Models of the front are checkpoints of the same few trainings.
+    studies = [fill.load(name) for name in STUDIES if name != "front"]
+    studies = [study for study in studies if study.over == "seeds"]
+    spreads = []
+    too_narrow = []
+    for k in (1, 128):
+        of_pairs = []
+        of_models = []
+        for study in studies:
+            for test in study.pairs:
+                if (test.measure.metric, test.measure.k) == ("max@k", k):
+                    of_pairs.append(np.std(test.by_seed, ddof=1))
+            for model in study.models.values():
+                means = [of_seed["max@k"][str(k)] for of_seed in model["by_seed"].values()]
+                over_seeds = stats.t.ppf(0.975, len(means) - 1) * stats.sem(means)
+                shown_interval = model["metrics"]["max@k"][str(k)]
+                over_prompts = (shown_interval["high"] - shown_interval["low"]) / 2
+                of_models.append(over_seeds / over_prompts)
+        spreads.append(round(float(np.median(of_pairs)), 3))
+        too_narrow.append(float(np.median(of_models)))
+    choose = in_one_line("docs/choose.md")
+    page = in_one_line("docs/study.md")
+    assert "over seeds by {:.3f} at k = 1 and by {:.3f} at 128".format(*spreads) in choose
+    needed = [pairs_needed(gain, spread) for gain in (0.05, 0.02) for spread in spreads]
+    sentence = "0.05 then takes {} to {} seeds, and one of 0.02 takes {} to {}."
+    assert sentence.format(*needed) in choose
+    assert "takes [{} to {} seeds]".format(*needed[2:]) in page
+    assert "by a factor of about {:.1f} at 1 and {:.1f} at 128.".format(*too_narrow) in page

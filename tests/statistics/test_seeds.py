@@ -15,6 +15,7 @@ from maxatk.statistics.tests import (
     paired_difference,
     sign_flip_p,
     smallest_sign_flip_p,
+    variance_of_shared_choices,
 )
 
 seeds = st.lists(st.integers(-50, 50).map(lambda i: i / 1000), min_size=3, max_size=8)
@@ -33,6 +34,43 @@ def test_interval_and_p_are_those_of_a_t_test_over_seeds(differences):
     assert difference.p[0] == pytest.approx(expected.pvalue, abs=1e-9)
     assert (difference.low[0], difference.high[0]) == pytest.approx((ends.low, ends.high), abs=1e-9)
     assert difference.mean[0] == pytest.approx(np.mean(differences))
+
+
+@given(seeds.filter(lambda values: np.std(values) > 1e-3), st.sampled_from([1.0, 2.25]))
+def test_a_variance_factor_widens_the_interval_by_its_root(differences, factor):
+    test = over_seeds([np.array([[one]]) for one in differences], variance_factor=factor)
+    error = np.sqrt(factor) * stats.sem(differences)
+    df = len(differences) - 1
+    low, high = stats.t.interval(0.95, df, loc=np.mean(differences), scale=error)
+    assert (test.low[0], test.high[0]) == pytest.approx((low, high), abs=1e-9)
+    expected = 2 * stats.t.sf(abs(np.mean(differences)) / error, df)
+    assert test.p[0] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [3, 4, 8])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_intervals_of_seeds_that_choose_for_one_another_hold_the_truth(count, spread):
+    draw = np.random.default_rng(count)
+    runs = np.arange(2000)
+    truth = spread * draw.standard_normal((8, len(runs)))
+    values = truth[:, None] + draw.standard_normal((8, count, len(runs)))
+    reported = []
+    expected = []
+    for seed in range(count):
+        model = np.delete(values, seed, axis=1).sum(axis=1).argmax(axis=0)
+        reported.append(values[model, seed, runs][None])
+        expected.append(truth[model, runs])
+    shares = {}
+    for name, factor in (("seeds", 1.0), ("choosing", variance_of_shared_choices(count))):
+        test = over_seeds(reported, variance_factor=factor)
+        wrong = np.abs(np.mean(expected, axis=0) - test.mean) > (test.high - test.low) / 2
+        shares[name] = wrong.mean()
+    assert shares["choosing"] < 0.065 < shares["seeds"]
+
+
+def test_choices_of_one_seed_have_no_factor():
+    with pytest.raises(InvalidValueError, match="seeds: must be at least 2, got 1"):
+        variance_of_shared_choices(1)
 
 
 @given(seeds)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import require
+from maxatk.check import at_least, require
 from maxatk.statistics.intervals import (
     DECIMALS,
     LEVEL,
@@ -124,17 +124,34 @@ def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
     return stats.false_discovery_control(list(p_values)).tolist() if p_values else []
 
 
-def over_seeds(differences: Sequence[FloatArray]) -> PairedDifference:
+def variance_of_shared_choices(seeds: int) -> float:
+    """Return by what the variance of a mean over S seeds grows where they choose for one another.
+
+    Each seed is reported by the model that the other S - 1 choose. So every value has a part in the
+    choice behind every other, and the spread of the values is smaller than their error. The factor
+    is 1 + S / (S - 1), of the corrected resampled t-test with S splits of S - 1 to 1. Source:
+    Nadeau and Bengio (2003), "Inference for the generalization error". Raises InvalidValueError
+    below two seeds.
+    """
+    at_least("seeds", seeds, 2)
+    return 1 + seeds / (seeds - 1)
+
+
+def over_seeds(
+    differences: Sequence[FloatArray], *, variance_factor: float = 1.0
+) -> PairedDifference:
     """Return the mean difference over seeds that each have problems of their own, and its t-test.
 
     differences: (P, K) of every seed, NaN where a model has no value. The test is that of the S
     means over problems: it speaks of other seeds with other problems of the same kind. Where a seed
     has no value there is no mean (NaN) and p is 1; where all seeds have the same difference there
-    is no interval, and p is that of the sign flips. Raises InvalidValueError below three seeds.
+    is no interval, and p is that of the sign flips. The variance over seeds is taken times
+    `variance_factor`, see `variance_of_shared_choices`. Raises InvalidValueError below three seeds.
     """
     require(len(differences) >= FEWEST_SEEDS, "differences", _ENOUGH, len(differences))
     by_seed = np.array([mean_and_error(of_seed)[0] for of_seed in differences])
     mean, error, seeds = mean_and_error(by_seed)
+    error = math.sqrt(variance_factor) * error
     signs = smallest_sign_flip_p(seeds - equal_problems(by_seed))
     # The mean over some of the seeds would be that of other seeds at each k.
     has_all_seeds = seeds == len(differences)
@@ -147,21 +164,24 @@ def over_seeds(differences: Sequence[FloatArray]) -> PairedDifference:
     return PairedDifference(mean, low, high, problems, p=p, zeros=zeros)
 
 
-def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
+def over_seeds_and_problems(
+    differences: FloatArray, *, variance_factor: float = 1.0
+) -> PairedDifference:
     """Return the mean difference over seeds that share their problems, and its crossed t-test.
 
     differences: (S, P, K). The variance of the mean is s_seed^2 / S + s_problem^2 / P -
     s_rest^2 / (S P) of the spreads of the seeds' means, of the problems' means and of what neither
-    explains, and never less than that of either alone. A problem without a value in some seed is
-    left out. p is never below that of flipping the signs of the problems that differ; below two
-    problems it is 1, without an interval. Source: the two-way random-effects model without
-    replication, Satterthwaite (1946). Raises InvalidValueError below three seeds.
+    explains, and never less than that of either alone. s_seed^2 is taken times `variance_factor`,
+    as in `over_seeds`. A problem without a value in some seed is left out. p is never below that of
+    flipping the signs of the problems that differ; below two problems it is 1, without an interval.
+    Source: the two-way random-effects model without replication, Satterthwaite (1946). Raises
+    InvalidValueError below three seeds.
     """
     seeds = len(differences)
     require(seeds >= FEWEST_SEEDS, "differences", _ENOUGH, seeds)
     # Crossed: every problem has a value in every seed, or in none.
     crossed = np.where(np.isnan(differences).any(axis=0), np.nan, differences)
-    mean, variance, df = _crossed_variance(crossed)
+    mean, variance, df = _crossed_variance(crossed, variance_factor)
     of_problems = crossed.mean(axis=0)
     problems = (~np.isnan(of_problems)).sum(axis=0)
     zeros = equal_problems(of_problems)
@@ -173,7 +193,9 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
     return PairedDifference(mean, low, high, problems, p=np.maximum(p, by_problems), zeros=zeros)
 
 
-def _crossed_variance(crossed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _crossed_variance(
+    crossed: FloatArray, variance_factor: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the mean of differences (S, P, K), its variance and degrees of freedom: (K,) each.
 
     A problem has a value in every seed, or NaN in all. In the model d_sp = m + a_s + b_p + e_sp the
@@ -181,7 +203,8 @@ def _crossed_variance(crossed: FloatArray) -> tuple[FloatArray, FloatArray, Floa
 
         v = v_problem + v_seed - v_rest, and at least max(v_problem, v_seed),
 
-    of v_problem = Var_p(d_.p) / P and v_seed = Var_s(d_s.) / S, which both contain the rest, and
+    of v_problem = Var_p(d_.p) / P and v_seed = f Var_s(d_s.) / S, which both contain the rest, f
+    being the `variance_factor`, and
     v_rest = sum_sp (d_sp - d_s. - d_.p + m)^2 / ((S - 1) (P - 1)) / (S P), which is taken off once.
     Satterthwaite's degrees of freedom are
 
@@ -195,7 +218,7 @@ def _crossed_variance(crossed: FloatArray) -> tuple[FloatArray, FloatArray, Floa
     mean, problem_error, problems = mean_and_error(of_problems)
     _, seed_error, _ = mean_and_error(of_seeds)
     v_problem = problem_error**2
-    v_seed = seed_error**2
+    v_seed = variance_factor * seed_error**2
 
     residuals = crossed - of_problems - of_seeds[:, None] + mean
     sum_of_squares = np.nansum(residuals**2, axis=(0, 1))

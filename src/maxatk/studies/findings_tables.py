@@ -108,7 +108,7 @@ def _estimate_cell(estimate: Estimate) -> Cell:
 
 
 def _beyond_table(front: Front) -> Table:
-    """Return what the methods that are no rivals have more at each N and floor of max@1."""
+    """Return what the methods that are no rivals have more at each N above floors of max@1."""
     return table_of(
         {
             "N": [str(test.aim) for test in front.beyond],
@@ -170,21 +170,29 @@ def _crossed_table(study: Study) -> Table | None:
     names: dict[tuple[str, str], str] = {}  # of the models, by the row and the column they are in
     for name, model in study.models.items():
         if model["levels"]:
-            (_, first), *others = model["levels"].items()
-            across = ",".join(f"{axis}={level}" for axis, level in others)
-            names[first, across] = name
-    firsts = dict.fromkeys(first for first, _ in names)
-    rows = [(first, measure) for measure in _max_measures(study) for first in firsts]
+            names[_place_of(model["levels"])] = name
+    down = list(dict.fromkeys(first for first, _ in names))
+    across = list(dict.fromkeys(others for _, others in names if others))
+    if not across:
+        return None
+    rows = [(first, measure) for measure in _max_measures(study) for first in down]
     columns: dict[str, list[Cell | str]] = {
         "model": [first for first, _ in rows],
         "metric": [measure.name for _, measure in rows],
     }
-    for across in dict.fromkeys(across for _, across in names if across):
-        columns[across] = [
-            _mean_text(study, names[first, across], measure) if (first, across) in names else "–"
-            for first, measure in rows
-        ]
-    return table_of(columns) if len(columns) > 2 else None
+    for others in across:
+        cells: list[Cell | str] = []
+        for first, measure in rows:
+            model_name = names.get((first, others))
+            cells.append("–" if model_name is None else _mean_text(study, model_name, measure))
+        columns[others] = cells
+    return table_of(columns)
+
+
+def _place_of(levels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the row and the column of a model: its first level, and the others with their axes."""
+    (_, first), *others = levels.items()
+    return first, ",".join(f"{axis}={level}" for axis, level in others)
 
 
 def _training_table(study: Study) -> Table:

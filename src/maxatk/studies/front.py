@@ -66,9 +66,10 @@ class Beyond:
     """The methods that are not rivals against the rivals, at one N and one floor of max@1.
 
     Each side chooses the best of all its models, and the rivals may choose the model before
-    training. `model` and `rival` are what most seeds choose, `first` and `rival_first` the max@1 of
-    the seeds left out, which may lie below the floor. The difference is in max@N; its `adjusted_p`
-    is corrected over all floors and N (Benjamini-Hochberg).
+    training. Of floors at which both sides choose the same models `floor` is the lowest. `model`
+    and `rival` are what most seeds choose, `first` and `rival_first` the max@1 of the seeds left
+    out, which may lie below the floor. The difference is in max@N; its `adjusted_p` is corrected
+    over all choices and N (Benjamini-Hochberg).
     """
 
     aim: int
@@ -113,24 +114,30 @@ def front_of(
     if not shared_ks or (len(comparison.seeds) < 2 and choice is None):
         return None
     models = Candidates(comparison, chosen_by, ks=(1, *shared_ks))
-    untrained = [name for name in comparison.names if name == BASE]
-    floors = _floors(models, comparison.names, lowest_of=untrained or comparison.names)
+    valued = [name for name in comparison.names if models.has_value(name, 1)]
+    if not any(name in methods for name in valued):
+        return None
+    untrained = [name for name in valued if name == BASE]
+    floors = _floors(models, valued, lowest_of=untrained or valued)
     of_method = defaultdict(list)
     for name, method in methods.items():
         of_method[method].append(name)
     best = []
     curves = []
     for method, names in of_method.items():
-        best += [_best(models, method, names, aim) for aim in models.ks]
+        for aim in models.ks:
+            at_its_best = _best(models, method, names, aim)
+            if at_its_best is not None:
+                best.append(at_its_best)
         for aim in shared_ks:
             curves += _curve(models, method, names, aim, floors)
     ours = [name for name, method in methods.items() if method not in rivals]
     theirs = [name for name, method in methods.items() if method in rivals]
     # The rivals may also leave the model as it is, which is the best of many at the lowest floors.
     theirs += untrained
-    beyond = []
+    beyond: list[Beyond] = []
     for aim in shared_ks:
-        beyond += [_beyond(models, ours, theirs, aim, floor) for floor in floors]
+        beyond += _beyond_floors(models, ours, theirs, aim, floors)
     return Front(
         rivals=tuple(rivals),
         chosen_on=_chosen_on(comparison, choice),
@@ -153,12 +160,12 @@ def _floors(models: Candidates, names: Sequence[str], *, lowest_of: Sequence[str
     return [float(floor) for floor in np.linspace(lowest, highest, FLOORS)]
 
 
-def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Best:
-    """Return a method, whose models are `names`, at its best for one N."""
+def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Best | None:
+    """Return a method, whose models are `names`, at its best for one N; None without a value."""
     model = models.chosen(names, aim, NO_FLOOR, models.seeds)
     by_seed = models.chosen_by_seed(names, aim, NO_FLOOR)
-    assert model is not None
-    assert by_seed is not None
+    if model is None or by_seed is None:
+        return None
     held_out = models.held_out(by_seed)
     interval = models.interval(held_out)
     if all(in_unit(values) for values in held_out):
@@ -188,14 +195,40 @@ def _curve(
     return points
 
 
+def _beyond_floors(
+    models: Candidates,
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    aim: int,
+    floors: Sequence[float],
+) -> list[Beyond]:
+    """Return the differences of two sides at one N above ascending floors, while both reach them.
+
+    A floor at which both sides choose what they chose at the one before is the same test again. A
+    correction that counted it would take each of its copies for evidence of the others.
+    """
+    tests: list[Beyond] = []
+    chosen_before = None
+    for floor in floors:
+        our_models = models.chosen_by_seed(ours, aim, floor)
+        their_models = models.chosen_by_seed(theirs, aim, floor)
+        if our_models is None or their_models is None:
+            break
+        chosen = (our_models, their_models)
+        if chosen != chosen_before:
+            tests.append(_beyond(models, our_models, their_models, aim, floor))
+        chosen_before = chosen
+    return tests
+
+
 def _beyond(
-    models: Candidates, ours: Sequence[str], theirs: Sequence[str], aim: int, floor: float
-) -> Beyond | None:
-    """Return the difference of two sides at one N and floor, if both reach the floor."""
-    our_models = models.chosen_by_seed(ours, aim, floor)
-    their_models = models.chosen_by_seed(theirs, aim, floor)
-    if our_models is None or their_models is None:
-        return None
+    models: Candidates,
+    our_models: Sequence[str],
+    their_models: Sequence[str],
+    aim: int,
+    floor: float,
+) -> Beyond:
+    """Return the difference at one N of what two sides choose for every seed above a floor."""
     column = models.ks.index(aim)
     our_values = [values[:, [column]] for values in models.held_out(our_models)]
     their_values = [values[:, [column]] for values in models.held_out(their_models)]
@@ -223,10 +256,9 @@ def _commonest(models: Sequence[str]) -> str:
     return model
 
 
-def _corrected(tests: Sequence[Beyond | None]) -> tuple[Beyond, ...]:
-    """Return the tests that there are, with their p corrected for all of them."""
-    there = [test for test in tests if test is not None]
-    adjusted = adjusted_p_values([test.p for test in there])
+def _corrected(tests: Sequence[Beyond]) -> tuple[Beyond, ...]:
+    """Return the tests with their p corrected for all of them."""
+    adjusted = adjusted_p_values([test.p for test in tests])
     return tuple(
-        dataclasses.replace(test, adjusted_p=p) for test, p in zip(there, adjusted, strict=True)
+        dataclasses.replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True)
     )

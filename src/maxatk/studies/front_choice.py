@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.report.comparison import Comparison
-from maxatk.statistics.intervals import FloatArray
+from maxatk.statistics.intervals import FloatArray, mean_and_error
 from maxatk.statistics.tests import (
     FEWEST_SEEDS,
     PairedDifference,
     over_seeds,
     over_seeds_and_problems,
     paired_difference,
+    variance_of_shared_choices,
 )
 
 NO_FLOOR = -np.inf
@@ -45,9 +47,21 @@ class Candidates:
         }
         # By model: the means of every seed, (S, K), that choose.
         self._means: dict[str, FloatArray] = {}
+        # By model: whether every seed has a mean to choose by and one to report, (K,).
+        self._has_means: dict[str, npt.NDArray[np.bool_]] = {}
         for name in comparison.names:
-            by_seed = [part.run(name).values("max@k", ks) for part in chosen_by.seeds]
-            self._means[name] = np.array([np.nanmean(values, axis=0) for values in by_seed])
+            choosing = [part.run(name).values("max@k", ks) for part in chosen_by.seeds]
+            self._means[name] = _means_of_seeds(choosing)
+            reported = _means_of_seeds(self._values[name])
+            all_means = np.concatenate([self._means[name], reported])
+            self._has_means[name] = ~np.isnan(all_means).any(axis=0)
+
+    def has_value(self, name: str, k: int) -> bool:
+        """Return whether a model has max@k in every seed, to choose by and to report.
+
+        It has none where every problem of a seed has fewer than k scored samples.
+        """
+        return bool(self._has_means[name][self.ks.index(k)])
 
     def first(self, name: str) -> float:
         """Return max@1 of a model by the values that choose, over all seeds."""
@@ -58,12 +72,13 @@ class Candidates:
     ) -> str | None:
         """Return which of the models some seeds choose for the best of `aim`.
 
-        Of those with max@1 at the floor or above it, that with the highest max@aim; None where no
-        model reaches the floor.
+        Of those that have both values, with max@1 at the floor or above it, that with the highest
+        max@aim; None where there is none.
         """
         column = self.ks.index(aim)
-        means = {name: self._means[name][list(seeds)].mean(axis=0) for name in names}
-        reached = [name for name in names if means[name][0] >= floor]
+        valued = [name for name in names if self.has_value(name, 1) and self.has_value(name, aim)]
+        means = {name: self._means[name][list(seeds)].mean(axis=0) for name in valued}
+        reached = [name for name in valued if means[name][0] >= floor]
         return max(reached, key=lambda name: means[name][column], default=None)
 
     def chosen_by_seed(self, names: Sequence[str], aim: int, floor: float) -> list[str] | None:
@@ -91,10 +106,18 @@ class Candidates:
     def interval(self, rows: Sequence[FloatArray]) -> PairedDifference:
         """Return the mean over seeds of (P, K) each, with the interval of this study.
 
-        It is that of its differences: over seeds, crossed where they share their problems, and over
-        problems where the seeds are too few.
+        It is that of its differences: over seeds, which have chosen for one another, crossed where
+        they share their problems, and over problems where the seeds are too few.
         """
         if len(rows) >= FEWEST_SEEDS:
-            return over_seeds_and_problems(np.array(rows)) if self._shared else over_seeds(rows)
+            factor = variance_of_shared_choices(len(rows))
+            if self._shared:
+                return over_seeds_and_problems(np.array(rows), variance_factor=factor)
+            return over_seeds(rows, variance_factor=factor)
         problems = np.mean(rows, axis=0) if self._shared else np.concatenate(rows)
         return paired_difference(problems, np.zeros_like(problems))
+
+
+def _means_of_seeds(values: Sequence[FloatArray]) -> FloatArray:
+    """Return the means over the problems of every seed, (S, K), NaN where none has a value."""
+    return np.array([mean_and_error(of_seed)[0] for of_seed in values])

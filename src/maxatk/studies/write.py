@@ -95,8 +95,8 @@ def front_sentences(front: Front) -> list[str]:
         clear = [test for test in tests if test.adjusted_p <= ALPHA and test.difference is not None]
         above = [test for test in clear if (test.difference or 0.0) > 0]
         text = (
-            f"Best of {aim}: beyond the rivals' front at {len(above)} of {len(tests)} floors of "
-            f"max@1, below it at {len(clear) - len(above)}"
+            f"Best of {aim}: beyond the rivals' front in {len(above)} of {len(tests)} comparisons "
+            f"above floors of max@1, below it in {len(clear) - len(above)}"
         )
         if above:
             most = max(above, key=lambda test: test.difference or 0.0)
