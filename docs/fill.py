@@ -49,7 +49,11 @@ from maxatk.report.figures import plot
 from maxatk.report.table_formats import format_table
 from maxatk.report.tables import Cell, Table
 from maxatk.statistics.intervals import FloatArray, Interval, student_mean
-from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds_and_problems
+from maxatk.statistics.tests import (
+    FEWEST_SEEDS,
+    over_seeds_and_problems,
+    variance_of_shared_choices,
+)
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_tables, write_tables
 from maxatk.studies.problem_values import PROBLEM_VALUES
@@ -170,12 +174,20 @@ def _ks_of(evaluations: Evaluations) -> list[int]:
     return [k for k in _SHOWN_KS if all(k in of_seed.ks for of_seed in results)]
 
 
-def _table_of_values(values: Mapping[str, FloatArray], ks: Sequence[int]) -> Table:
-    """Return a row for each model, of values (S, P, K), and one for each difference of two."""
-    rows = [[model, *_cells(of_model, tables.share)] for model, of_model in values.items()]
+def _table_of_values(
+    values: Mapping[str, FloatArray], ks: Sequence[int], *, variance_factor: float = 1.0
+) -> Table:
+    """Return a row for each model, of values (S, P, K), and one for each difference of two.
+
+    The intervals take the variance of the seeds times `variance_factor`.
+    """
+    rows = []
+    for model, of_model in values.items():
+        cells = _cells(interval_of(of_model, variance_factor=variance_factor), tables.share)
+        rows.append([model, *cells])
     for second, first in itertools.combinations(values, 2):
-        cells = _cells(values[first] - values[second], tables.change)
-        rows.append([f"{first} − {second}", *cells])
+        difference = interval_of(values[first] - values[second], variance_factor=variance_factor)
+        rows.append([f"{first} − {second}", *_cells(difference, tables.change)])
     return tables.table_of_rows(["model", *(f"max@{k}" for k in ks)], rows)
 
 
@@ -183,10 +195,12 @@ def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
     """Return max@k of each method at the best of several arms, and of their differences.
 
     The arm of a seed is the one whose mean over the other seeds is highest at this k, so that no
-    value has a part in the choice of its own arm. Raises as `table_of_seeds`.
+    value has a part in the choice of its own arm; the intervals are those of seeds that choose for
+    one another. Raises as `table_of_seeds`, and for a single seed.
     """
     _require_one_design(list(arms.values()))
     first = next(iter(arms.values()))
+    seeds = len(next(iter(first.values())))
     ks = _ks_of(first)
     values = {}
     for model in [name for name in first if name != "base"]:
@@ -194,7 +208,7 @@ def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
             [[_values(of_seed, ks) for of_seed in arm[model].values()] for arm in arms.values()]
         )
         values[model] = _held_out(of_arms)
-    return _table_of_values(values, ks)
+    return _table_of_values(values, ks, variance_factor=variance_of_shared_choices(seeds))
 
 
 def _held_out(of_arms: FloatArray) -> FloatArray:
@@ -260,14 +274,15 @@ def caption_of_study(study: Study, table: str) -> str:
     return _in_lines(f"*{about}*")
 
 
-def interval_of(values: FloatArray) -> Interval:
+def interval_of(values: FloatArray, *, variance_factor: float = 1.0) -> Interval:
     """Return the mean of values (S, P, K) over seeds that share their problems, with its interval.
 
-    From three seeds on it is the crossed one; below it is that over problems, of the seeds' means.
+    From three seeds on it is the crossed one, with the variance of the seeds times
+    `variance_factor`; below it is that over problems, of the seeds' means.
     """
     if len(values) < FEWEST_SEEDS:
         return student_mean(values.mean(axis=0))
-    return over_seeds_and_problems(values)
+    return over_seeds_and_problems(values, variance_factor=variance_factor)
 
 
 def _values(results: Results, ks: Sequence[int]) -> FloatArray:
@@ -276,8 +291,7 @@ def _values(results: Results, ks: Sequence[int]) -> FloatArray:
     return np.array([by_k[k] for k in ks], dtype=np.float64).T
 
 
-def _cells(values: FloatArray, text: Callable[[float], str]) -> list[Cell]:
-    interval = interval_of(values)
+def _cells(interval: Interval, text: Callable[[float], str]) -> list[Cell]:
     columns = zip(interval.mean, interval.low, interval.high, strict=True)
     return [Cell(text(mean), f"[{text(low)}, {text(high)}]") for mean, low, high in columns]
 

@@ -424,13 +424,11 @@ def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
     page = in_one_line("docs/smollm2.md")
     lead = row_of(fill.table_of_best(arms), "bon_loo1 − grpo")[-1]
     interval = f"{lead.text} {lead.detail}".replace("+", "").replace("−", "-")
-    assert f"`bon_loo1` is ahead by {interval}" in readme
+    assert f"`bon_loo1` has {interval} more" in readme
     # At 32 the rates that the other seeds choose are the same for all of them.
     values = max_at(fill, RATES[0], "bon_loo1", 32) - max_at(fill, RATES[1], "grpo", 32)
-    of_five = over_seeds_and_problems(values[:, :, None]).p[0]
-    of_four = over_seeds_and_problems(values[:4, :, None]).p[0]
-    assert f"(p {of_five:.2f})" in page
-    assert f"(p {of_four:.3f})" in page
+    test = over_seeds_and_problems(values[:, :, None], variance_factor=1 + 5 / 4)
+    assert f"(p {test.p[0]:.2f})" in page
     behind = values.mean(axis=1)[4]
     assert (values.mean(axis=1)[:4] > 0).all()
     assert f"behind by {-behind:.3f} in the fifth" in page
