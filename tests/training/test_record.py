@@ -115,6 +115,66 @@ def test_groups_take_ids_and_numbers_of_every_kind(tmp_path, ids, expected):
     ]
 
 
+def full(**others):
+    """What a record is told of two groups of four, with some of it in another way."""
+    groups = Groups([[0, 1, 1, 0], [1, 0, 0, 0]], 2)
+    columns = {"prompts": ["p", "q"], "texts": [list("abcd"), list("efg")], **others}
+    return {"step": 1, "groups": groups, "advantages": groups.rewards, **columns}
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"prompts": ["p"] * 4 + ["q"] * 4}, "prompts: must be one for each of 2 groups, got 8"),
+        ({"prompts": "pq"}, "prompts: must be a list of texts, got 'pq'"),
+        ({"prompts": [[{"role": "user", "content": "p"}]] * 2}, "prompts: must be a list of texts"),
+        ({"texts": list("abcdefgh")}, "texts: must be one for each of 2 prompts, got 8"),
+        ({"texts": ["abcd", "efgh"]}, "texts: must be a list of texts for each prompt, got 'abcd'"),
+        ({"texts": [list("abcde"), []]}, "texts: must be 1 to 4 for each prompt, got 5"),
+        ({"ids": ["x"]}, "ids: must be one for each of 2 prompts, got 1"),
+        ({"tokens": [1] * 7}, "tokens: must be one for each of 2 prompts, got 7"),
+        ({"tokens": [[1] * 4] * 2}, "tokens: must be 3 for each prompt, one a completion"),
+        ({"tokens": np.zeros(2)}, "tokens: must be 4 for each prompt, one a completion"),
+        ({"tests": [None] * 2}, "tests: must be 4 for each prompt, one a completion, got None"),
+        ({"advantages": np.zeros(8)}, r"advantages: must be of the shape of the rewards \(2, 4\)"),
+        ({"rewards": {"a": np.zeros(8)}}, r"rewards\['a'\]: must be of the shape of the rewards"),
+        ({"step": 0}, "step: must be an integer of 1 or more, got 0"),
+        ({"step": 1.0}, "step: must be an integer of 1 or more, got 1.0"),
+        ({"step": True}, "step: must be an integer of 1 or more, got True"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused_before_any_of_it_is_written(
+    tmp_path, others, message
+):
+    record = opened(tmp_path)
+    before = (tmp_path / "groups.jsonl").read_text()
+    with pytest.raises(InvalidValueError, match=message):
+        record.add(**full(**others))
+    assert (tmp_path / "groups.jsonl").read_text() == before
+    record.add(**full())
+    assert [len(group["samples"]) for group in lines_of(tmp_path, "group")] == [4, 3]
+
+
+@pytest.mark.parametrize("step", [-1, 1.5, None])
+def test_a_row_of_the_log_of_no_step_is_refused(tmp_path, step):
+    record = opened(tmp_path)
+    with pytest.raises(InvalidValueError, match="step: must be an integer of 0 or more"):
+        record.log(step, {"loss": 0.25})
+    record.log(np.int64(2), {"loss": 0.25})
+    assert WatchedTraining(tmp_path).log == [{"loss": 0.25, "step": 2}]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"most": -1}, {"most": "8"}, {"batches": 0}, {"step": -1}, {"folder": 3}]
+)
+def test_settings_of_a_record_that_are_not_allowed_are_refused(tmp_path, settings):
+    with pytest.raises(InvalidValueError, match=next(iter(settings))):
+        TrainingRecord(
+            **{"folder": tmp_path, "objective": OBJECTIVE, "group_size": 4, "steps": 3, **settings}
+        )
+    assert not (tmp_path / "groups.jsonl").exists()
+
+
 @pytest.mark.parametrize("ids", [np.repeat([7, 8], 4), [datetime.date(2026, 1, 2)] * 8])
 @pytest.mark.parametrize("column", ["problem_id", "id"])
 def test_a_record_of_best_of_takes_ids_of_every_kind(tmp_path, ids, column):

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from maxatk.check import as_path, whole
 from maxatk.folders import json_of, writable
-from maxatk.objectives.checks import as_floats
 from maxatk.objectives.objective import Objective
 from maxatk.objectives.setting import setting_of
 from maxatk.training.group_log import GROUPS, GroupLog, group_row, rounded, shortened
 from maxatk.training.groups import Groups
+from maxatk.training.record_checks import as_step, as_table, check_columns
 from maxatk.training.trackers import send_groups
 
 
@@ -31,8 +32,8 @@ class TrainingRecord:
         most: The groups of a step that are kept, the first ones; shared by its rollout batches.
         batches: The rollout batches of an optimizer step.
 
-    Raises InvalidValueError for what the objective does not allow in groups of this size, and for a
-    groups.jsonl in the folder that no training has written.
+    Raises InvalidValueError for what the objective does not allow in groups of this size, for
+    numbers that are not allowed, and for a groups.jsonl in the folder that no training has written.
     """
 
     def __init__(
@@ -47,6 +48,9 @@ class TrainingRecord:
         batches: int = 1,
     ) -> None:
         objective.check_group_size(group_size)
+        whole("most", most, 0)
+        whole("batches", batches, 1)
+        step = as_step(step, 0)
         about = {
             "method": setting_of(objective.method),
             "k": objective.k,
@@ -57,7 +61,7 @@ class TrainingRecord:
             "max_weight": objective.max_weight,
             "max_steps": steps,
         }
-        self._file = GroupLog(Path(folder) / GROUPS, step=step, about=about)
+        self._file = GroupLog(as_path("folder", folder) / GROUPS, step=step, about=about)
         self._most_of_step = most
         self.most = -(-most // batches)
         """The groups of a rollout batch that are kept at most."""
@@ -90,29 +94,31 @@ class TrainingRecord:
             step: Counted from 1.
             groups: The batch.
             advantages: (P, n), as the loss gets them.
-            prompts: The text of each prompt.
+            prompts: The text of each prompt, one a group; of the first groups alone is enough.
             texts: The completions of each group, fewer than n where a trainer has lost samples.
             ids: The problem's id of each prompt, None where it has none. What JSON lacks, such as
                 a date, is written as text, here and in the log.
             tokens: The length of each completion.
             rewards: (P, n) by name, where several rewards are summed.
             tests: What tests said of each completion, such as `{"passed": 3, "tests": 10}`.
+
+        Raises InvalidValueError, before anything is written, for a step that is no integer of 1 or
+        more, for tables of another shape, and for lists of another length than these.
         """
-        if step != self._step:
-            self._step = step
-            self._room = self._most_of_step
-            self._unsent = []  # of steps that no row of the log came after
-        kept = min(self._room, self.most, len(prompts))
-        self._room -= kept
+        step = as_step(step, 1)
         tables = {
             "reward": groups.rewards,
             "selection": groups.selection,
             "answer": groups.answers,
-            "advantage": as_floats("advantages", advantages),
+            "advantage": as_table("advantages", advantages, groups.rewards.shape),
         }
-        parts = {part: as_floats(f"rewards[{part!r}]", table) for part, table in rewards.items()}
+        parts = {
+            part: as_table(f"rewards[{part!r}]", table, groups.rewards.shape)
+            for part, table in rewards.items()
+        }
+        check_columns(groups, prompts=prompts, texts=texts, ids=ids, tokens=tokens, tests=tests)
         lines = []
-        for group in range(kept):
+        for group in range(self._take_room(step, len(prompts))):
             samples = []
             for place, text in enumerate(texts[group]):
                 sample: dict[str, Any] = {"text": shortened(text)}
@@ -130,9 +136,22 @@ class TrainingRecord:
         self._file.append(lines)
         self._unsent += lines
 
+    def _take_room(self, step: int, groups: int) -> int:
+        """Return how many of these groups are kept, which leaves less room for those to come."""
+        if step != self._step:
+            self._step = step
+            self._room = self._most_of_step
+            self._unsent = []  # of steps that no row of the log came after
+        kept = min(self._room, self.most, groups)
+        self._room -= kept
+        return kept
+
     def log(self, step: int, row: Mapping[str, Any]) -> None:
-        """Write a row of the log after an optimizer step; numbers that are not finite are None."""
-        self._file.append([{"step": step, "log": writable(row)}])
+        """Write a row of the log after an optimizer step; numbers that are not finite are None.
+
+        Raises InvalidValueError for a step that is no integer of 0 or more.
+        """
+        self._file.append([{"step": as_step(step, 0), "log": writable(row)}])
 
     def send(
         self,
