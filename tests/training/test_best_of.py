@@ -156,6 +156,40 @@ def test_a_sample_without_a_reward_has_none_and_the_others_sum_to_0():
     assert values[2] == pytest.approx(4 * 0.25)
 
 
+def test_a_turn_without_a_reward_has_the_value_of_its_rollout():
+    """A reward function that scores a rollout at its last turn alone trains on all its turns."""
+    rewards = [None, None, 1.0, None, 0.25, 0.5, None]
+    rollouts = [0, 0, 0, 1, 1, 2, 3]
+    shown = trainer(scale_rewards="none")
+    reward = best_of(of(rewards), k=1, rollouts="rollout", rollout_reward="last")
+    values = call(reward, ["a"] * 7, rollout=rollouts, log_metric=shown.log_metric)
+    of_rollouts = 4 * advantages([[1.0, 0.25, 0.5, np.nan]], "bon_centred", 1)[0]
+    expected = [*of_rollouts[[0, 0, 0, 1, 1, 2]].tolist(), None]  # the last has no reward at all
+    assert values == pytest.approx(expected)
+    assert shown.metrics["best_of/reward"] == pytest.approx((1 + 0.25 + 0.5) / 3)
+    assert call(best_of(of([1.0, 0.25, 0.5, None]), k=1), ["a"] * 4)[:3] == pytest.approx(
+        of_rollouts[:3].tolist()
+    )
+
+
+@pytest.mark.parametrize(("rule", "mean"), [(None, 0.5), ("last", 0.5), ("sum", 3.5 / 3)])
+def test_the_logged_reward_counts_a_rollout_of_several_rows_once(rule, mean):
+    rewards = [1.0, 1.0, 1.0, 0.0, 0.0, 0.5]
+    shown = trainer(scale_rewards="none")
+    reward = best_of(of(rewards), k=1, rollouts="rollout", rollout_reward=rule)
+    columns = {"log_metric": shown.log_metric, "log_extra": shown.log_extra}
+    call(reward, ["a"] * 6, rollout=[0, 0, 0, 1, 1, 2], **columns)
+    assert shown.metrics["best_of/reward"] == pytest.approx(mean)
+    assert shown.metrics["best_of/max@1"] == pytest.approx(mean)
+    assert shown.extra == {"reward before best_of": rewards}
+
+
+@pytest.mark.parametrize("value", [{"weights": 1.0}, {"groups": 3}, {"rollouts": 3}, {"folder": 3}])
+def test_an_argument_of_another_kind_is_refused_by_its_name(value):
+    with pytest.raises(InvalidValueError, match=f"best_of: {next(iter(value))}: must be"):
+        best_of(of(REWARDS), k=2, **value)
+
+
 def test_several_rewards_are_summed_with_their_weights():
     second = [1.0, None, 0.0, 0.0, 0.0, 0.0, None, 1.0]
     first = [None, None, 0.5, 1.0, 0.3, 0.3, 0.0, 0.9]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
-from maxatk.check import is_finite, require
+from maxatk.check import as_path, is_finite, require, several
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import as_k
@@ -66,6 +66,9 @@ def best_of(
     Source: "The Best of N Worlds", section 4.3; OrderGrad (2606.06096) has (n/k) A_i.
     """
     functions = _functions(reward)
+    for name, column in (("groups", groups), ("rollouts", rollouts)):
+        is_name = column is None or isinstance(column, str)
+        require(is_name, f"best_of: {name}", "None or the name of a column", column)
     is_rule = rollout_reward is None or rollout_reward in get_args(RolloutReward)
     allowed = f"None or one of {get_args(RolloutReward)}"
     require(is_rule, "best_of: rollout_reward", allowed, rollout_reward)
@@ -127,12 +130,15 @@ def _record(
     require(rollouts is None, "best_of: folder", allowed, folder)
     allowed = "the name of a method where a folder is given, for the record"
     require(isinstance(method, str), "best_of: method", allowed, method)
-    return BestOfRecord(folder, Objective(method=str(method), k=k))
+    return BestOfRecord(as_path("best_of: folder", folder), Objective(method=str(method), k=k))
 
 
 def _weights(weights: Sequence[float] | None, functions: int) -> list[float]:
     """Return the weight of each function; raise InvalidValueError for other than one each."""
-    listed = [1.0] * functions if weights is None else list(weights)
+    if weights is None:
+        return [1.0] * functions
+    several("best_of: weights", weights, "finite numbers, one a reward")
+    listed = list(weights)
     one_each = len(listed) == functions and all(map(is_finite, listed))
     require(one_each, "best_of: weights", f"{functions} finite numbers, one a reward", weights)
     return listed

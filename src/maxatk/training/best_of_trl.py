@@ -65,19 +65,24 @@ def samples_shown(columns: Mapping[str, Any]) -> int | None:
 def log_rewards(
     columns: Mapping[str, Any],
     rewards: FloatArray,
+    *,
+    samples: FloatArray,
     best: FloatArray,
     silent: npt.NDArray[np.bool_],
-    *,
     k: int,
 ) -> None:
-    """Log the rewards (N,), and of the groups (P,) max@k and whether they have no signal."""
+    """Log the rewards of rows (N,) and of samples (P, n), and what groups came to.
+
+    Of these (P,) it is max@k and whether they have no signal. The mean reward is that of samples: a
+    rollout of four rows counts once.
+    """
     log_extra = columns.get("log_extra")
     if log_extra is not None:
         log_extra(BEFORE, rewards.tolist())
     log_metric = columns.get("log_metric")
     if log_metric is None:
         return
-    metrics = {"reward": rewards, f"max@{k}": best, "frac_groups_without_signal": silent}
+    metrics = {"reward": samples, f"max@{k}": best, "frac_groups_without_signal": silent}
     for name, values in metrics.items():
         finite = values[np.isfinite(values)]
         if finite.size:

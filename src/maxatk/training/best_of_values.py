@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.methods import Method, check_group_size
 from maxatk.objectives.metrics import max_at_k
-from maxatk.objectives.rollouts import RolloutReward
+from maxatk.objectives.rollouts import RolloutReward, sample_layout
 from maxatk.training.best_of_groups import RolloutRows, column_of, rows_of_rollouts, size_of_groups
 from maxatk.training.best_of_record import BestOfRecord
 from maxatk.training.best_of_trl import is_training, log_rewards, refuse_division, samples_shown
@@ -26,11 +25,11 @@ Values: TypeAlias = "list[float | None]"
 
 @dataclasses.dataclass(frozen=True)
 class Valued:
-    """What the groups of a call came to, of so many samples or rollouts each."""
+    """What the groups of a call came to; a sample is a row, or a rollout that may have several."""
 
-    size: int
-    k: int  # of the call, which groups that are held out may have a smaller one of
+    rewards: FloatArray  # (P, n), NaN for a sample without one
     values: FloatArray  # n A_i of every row, (N,)
+    unscored: npt.NDArray[np.bool_]  # whether the sample of a row has no reward, (N,)
     best: FloatArray  # max@k of every group, (P,)
     silent: npt.NDArray[np.bool_]  # whether all values of a group are 0, (P,)
 
@@ -51,7 +50,7 @@ class BestOfValues:
     def for_grpo(
         self, returned: Sequence[Any], prompts: Any, completions: Any, columns: dict[str, Any]
     ) -> Values:
-        """Return n A_i of each completion, None for one without a reward, and log the groups."""
+        """Return n A_i of each completion, None where its sample has no reward; log the groups."""
         refuse_division(columns)
         rows = len(completions)
         rewards = self._weighted_sum(returned, rows)
@@ -66,17 +65,19 @@ class BestOfValues:
             of_rows = rows_of_rollouts(ids, column, rows, ids_are_prompts=self.groups is None)
             k = self._k_in(of_rows.size, is_held_out=is_held_out)
             valued = self._of_rollouts(rewards, of_rows, k)
-        log_rewards(columns, rewards, valued.best, valued.silent, k=valued.k)
+        log_rewards(
+            columns, rewards, samples=valued.rewards, best=valued.best, silent=valued.silent, k=k
+        )
         if self.record is not None and not is_held_out:  # which has no rollouts of several rows
             self.record.add(
-                rewards.reshape(-1, valued.size),
-                valued.values.reshape(-1, valued.size),
+                valued.rewards,
+                valued.values.reshape(valued.rewards.shape),
                 prompts=prompts,
                 completions=completions,
                 columns=columns,
             )
-        valued.values[np.isnan(rewards)] = np.nan
-        return [None if math.isnan(value) else value for value in valued.values.tolist()]
+        scored = zip(valued.values.tolist(), valued.unscored, strict=True)
+        return [None if is_unscored else value for value, is_unscored in scored]
 
     def _weighted_sum(self, returned: Sequence[Any], rows: int) -> FloatArray:
         """Return the weighted sum of the rewards of each completion, NaN where it has none."""
@@ -110,7 +111,8 @@ class BestOfValues:
         if self.method.samples_needed(k) <= size:  # else they are held out
             values = size * advantages(table, self.method, k)
         silent = (values == 0).all(axis=1)
-        return Valued(size, k, values.ravel(), max_at_k(table, k), silent)
+        unscored = np.isnan(table.ravel())
+        return Valued(table, values.ravel(), unscored, max_at_k(table, k), silent)
 
     def _of_rollouts(self, rewards: FloatArray, rows: RolloutRows, k: int) -> Valued:
         """Return what rows (N,) came to where a rollout may have several and n counts rollouts."""
@@ -133,4 +135,7 @@ class BestOfValues:
         )
         has_signal = np.zeros(rows.count, dtype=bool)
         np.logical_or.at(has_signal, rows.groups, values != 0)
-        return Valued(rows.size, k, values, best, ~has_signal)
+        layout, table = sample_layout(rewards, rows.groups, rows.rollouts, self.rollout_reward)
+        # A turn need not have a reward of its own: its value is that of its rollout.
+        unscored = np.isnan(layout.of_samples(table))
+        return Valued(table, values, unscored, best, ~has_signal)
