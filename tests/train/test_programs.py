@@ -136,8 +136,38 @@ def test_calls_checks_and_problems_without_examples(programs):
     programs.reset(visible_tests=[{"check": check}], entry_point="f")
     assert "four is wanted" in programs.submit("def f(x): return x + 1")
     programs.reset(visible_tests=None)
-    assert programs.submit("print(1)").startswith("The program is kept. There are no examples")
+    assert programs.submit("print(1)") == "The program is kept. There are no examples to run it on."
+    assert programs.open_call is None
+    assert programs.submit("Thanks!") == "A program is kept already."
     assert programs.submission == "print(1)"
+
+
+def test_a_program_that_is_called_kept_is_kept_where_the_verifier_fails(programs):
+    programs.reset(**row(1), checker="def", compare="checker")  # which does not compile
+    assert programs.submit("print(4)") == "The examples could not be run. The program is kept."
+    assert programs.submit("print(9)") == "A program is kept already."
+    assert programs.submission == "print(4)"
+
+
+@pytest.mark.parametrize(
+    ("visible_tests", "message"),
+    [
+        ([5], "must be a list of tests"),
+        ("1", "must be a list of tests"),
+        ([{"input": "", "outptu": "1"}], "unknown key 'outptu'; did you mean 'output'"),
+    ],
+)
+def test_a_row_without_proper_tests_is_refused_as_a_rollout_begins(
+    programs, visible_tests, message
+):
+    """Not at the first call: TRL would tell the model of the error, and train on."""
+    with pytest.raises(InvalidValueError, match=f"visible_tests: .*{message}"):
+        programs.reset(visible_tests=visible_tests)
+
+
+def test_visible_tests_may_be_an_array(programs):
+    programs.reset(visible_tests=np.array([{"input": "3", "output": "4"}] * 2))
+    assert programs.submit("print(4)").startswith("All examples pass.")
 
 
 def test_a_call_without_a_program_takes_no_turn(programs):
@@ -148,7 +178,10 @@ def test_a_call_without_a_program_takes_no_turn(programs):
     assert "Turns left: 1." in programs.submit("print(9)")
 
 
-@pytest.mark.parametrize("settings", [{"turns": 0}, {"turns": 1.5}, {"time_limit": 0}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"turns": 0}, {"turns": 1.5}, {"time_limit": 0}, {"time_limit": None}, {"time_limit": 1e300}],
+)
 def test_settings_that_are_not_allowed_are_refused(settings):
     with pytest.raises(InvalidValueError, match=next(iter(settings))):
         Programs(**settings)
@@ -499,7 +532,26 @@ def test_tools_of_ones_own(guesses):
         ({"environment": "program"}, InvalidValueError, "environment: must be programs, module:N"),
         ({"environment": {"turns": 2}}, InvalidValueError, "environment: must be programs"),
         ({"environment": {"name": "programs", "turns": 0}}, InvalidValueError, "turns: must be"),
-        ({"environment": {"name": "programs", "turn": 2}}, InvalidValueError, "'turn'"),
+        (
+            {"environment": {"name": "programs", "turn": 2}},
+            InvalidValueError,
+            "environment: unknown value 'turn'; .*did you mean 'turns'",
+        ),
+        (
+            {"environment": {"name": "programs", "verifier": {"workers": 3}}},
+            InvalidValueError,
+            "environment: unknown value 'verifier'; allowed: calls, time_limit, turns",
+        ),
+        (
+            {"environment": {"name": "programs", "time_limit": None}},
+            InvalidValueError,
+            "environment.time_limit: must be a number",
+        ),
+        (
+            {"environment": {"name": "programs", 3: 1}},
+            InvalidValueError,
+            "environment: must be a mapping with names as keys, got 3",
+        ),
         (
             {"environment": {"name": "programs", "calls": "x"}},
             InvalidValueError,

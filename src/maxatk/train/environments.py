@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import trl
 
-from maxatk.check import needing, require, whole
+from maxatk.check import needing, one_of, require
 from maxatk.errors import InvalidValueError
 from maxatk.functions import digest_of_file, load_function
 from maxatk.train.message_calls import call_by_messages
@@ -25,6 +25,7 @@ Tools: TypeAlias = list[Callable[..., Any]]
 
 _ALLOWED = f"{PROGRAMS}, module:Name, file.py:Name, or {{name: one of these, and its arguments}}"
 _CALLS = ("tool", "messages")
+_ARGUMENTS = ("turns", "time_limit", "calls")  # of `programs` in a recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +60,18 @@ def read_environment(value: Any) -> EnvironmentSpec | None:
         name = arguments.pop("name", None)
     is_name = isinstance(name, str) and (name == PROGRAMS or ":" in name)
     require(is_name, "environment", _ALLOWED, value)
+    for argument in arguments:
+        require(isinstance(argument, str), "environment", "a mapping with names as keys", argument)
     if name != PROGRAMS:
         return EnvironmentSpec(name, arguments)
+    for argument in arguments:  # not `verifier`, which is a section of the recipe
+        one_of("environment", argument, _ARGUMENTS)
     calls = arguments.pop("calls", "tool")
     require(calls in _CALLS, "environment.calls", " or ".join(_CALLS), calls)
-    whole("environment.turns", arguments.get("turns", TURNS), 1)
+    try:
+        Programs(**arguments)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"environment.{error}") from error
     return EnvironmentSpec(name, arguments, calls)
 
 
@@ -83,24 +91,18 @@ def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
     spec = read_environment(value)
     if spec is None:
         return None
-    name = spec.name
-    arguments = dict(spec.arguments)
-    made_by: Any = Programs
-    if name == PROGRAMS:
-        arguments["verifier"] = verifier
-    else:
-        made_by = load_function(name, field="environment")
-        is_environment = not inspect.isclass(made_by) or hasattr(made_by, "reset")
-        require(is_environment, "environment", "a class with a method `reset`", name)
+    if spec.name == PROGRAMS:
+        return functools.partial(Programs, verifier=verifier, **spec.arguments)
+    made_by = load_function(spec.name, field="environment")
+    is_environment = not inspect.isclass(made_by) or hasattr(made_by, "reset")
+    require(is_environment, "environment", "a class with a method `reset`", spec.name)
     try:
-        inspect.signature(made_by).bind(**arguments)
+        inspect.signature(made_by).bind(**spec.arguments)
     except TypeError as error:
         raise InvalidValueError(
-            f"environment: {name!r} cannot be made with {sorted(arguments)}: {error}"
+            f"environment: {spec.name!r} cannot be made with {sorted(spec.arguments)}: {error}"
         ) from error
-    if name == PROGRAMS:
-        made_by(**arguments)  # refuses values that are not allowed, before the model is loaded
-    return functools.partial(made_by, **arguments)
+    return functools.partial(made_by, **spec.arguments)
 
 
 def load_tools(value: Any) -> Tools:

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from maxatk.check import positive, require, whole
-from maxatk.records import Outcome, TestCase, TestResult
+from maxatk.check import MOST_SECONDS, limited, require, whole
+from maxatk.errors import InvalidValueError, MaxAtKError
+from maxatk.records import Outcome, Problem, TestCase, TestResult
 from maxatk.train.message_calls import ARGUMENT, TOOL
 from maxatk.verifier import Verifier
 from maxatk.verifier.rewards import completion_job, problem_of_row, shared_verifier
@@ -20,16 +21,21 @@ _ALL_PASS = "All examples pass. The program is kept."
 _NOT_RUN = "The examples could not be run. The program is kept."
 _NO_TURNS = "There is no turn left. The last program that was run counts."
 _HAS_PASSED = "A program that passes all examples is kept already."
+_IS_KEPT = "A program is kept already."
+
+# The answers by which a program is kept, and what is said to a later one, which does not count.
+_KEPT = {_ALL_PASS: _HAS_PASSED, _NO_EXAMPLES: _IS_KEPT, _NOT_RUN: _IS_KEPT}
 
 
 class Programs:
     """An `environment_factory` of TRL in which a model submits programs and sees what they do.
 
     The model's tool is `submit`. Its answer is the first of the row's `visible_tests` that fails.
-    `submission` is the first program that passes all of them, else the last one. A reward by tests
+    `submission` is the first program that is kept, else the last one. Kept is a program that passes
+    all of them, or any where there are none or the verifier failed. A reward by tests
     (`code_reward`, or `continuous` and `binary` of a recipe) verifies it on the row's `tests`: all
     programs of a batch at once. A program in a last call that was not run any more counts as the
-    last one, while turns are left.
+    last one, while turns are left and none is kept.
 
     Args:
         turns: How many programs of a rollout are run; later ones do not count.
@@ -44,26 +50,36 @@ class Programs:
         self, *, turns: int = TURNS, time_limit: float = 1.0, verifier: Verifier | None = None
     ) -> None:
         whole("turns", turns, 1)
-        positive("time_limit", time_limit)
+        require(time_limit is not None, "time_limit", "a number of seconds", time_limit)
+        limited("time_limit", time_limit, MOST_SECONDS)
         self._turns = turns
         self._time_limit = time_limit
         self._verifier = verifier
-        self._row: dict[str, Any] = {}
+        self._problem = Problem("-", "")  # of the rollout, with the visible tests alone
         self._turn = 0
-        self._passed = False
+        self._refusal: str | None = None  # what a later program is told, once one is kept
         self.submission: str | None = None
 
     @property
     def open_call(self) -> tuple[str, str] | None:
         """The tool and the argument of a call that still counts where nobody has answered it."""
-        counts = self._turn < self._turns and not self._passed
+        counts = self._turn < self._turns and self._refusal is None
         return (TOOL, ARGUMENT) if counts else None
 
     def reset(self, **row: Any) -> None:
-        """Begin a rollout on a row of the data set, whose columns are those of a `Problem`."""
-        self._row = {**row, "tests": row.get("visible_tests") or []}
+        """Begin a rollout on a row of the data set, whose columns are those of a `Problem`.
+
+        Raises InvalidValueError for a row of which no tests can be made. TRL would hand an error of
+        `submit` to the model, and train on.
+        """
+        visible_tests = row.get("visible_tests")
+        tests = [] if visible_tests is None else visible_tests
+        try:
+            self._problem = problem_of_row({**row, "tests": tests})
+        except MaxAtKError as error:
+            raise InvalidValueError(f"visible_tests: {error}") from error
         self._turn = 0
-        self._passed = False
+        self._refusal = None
         self.submission = None
 
     def submit(self, program: str) -> str:
@@ -76,21 +92,21 @@ class Programs:
             Whether all examples pass, or the first one that does not.
         """
         require(isinstance(program, str), "program", "text", program)
-        if self._passed:
-            return _HAS_PASSED
+        if self._refusal is not None:
+            return self._refusal
         if self._turn >= self._turns:
             return _NO_TURNS
         answer = self._answer(program)
         self._turn += 1
-        self._passed = answer == _ALL_PASS
+        self._refusal = _KEPT.get(answer)
         self.submission = program
-        if self._passed:
+        if self._refusal is not None:
             return answer
         left = self._turns - self._turn
         return f"{answer}\nTurns left: {left}."
 
     def _answer(self, program: str) -> str:
-        problem = problem_of_row(self._row)
+        problem = self._problem
         if not problem.tests:
             return _NO_EXAMPLES
         verifier = self._verifier or shared_verifier(None, "wrong")
