@@ -72,7 +72,7 @@ def test_the_metrics_are_those_of_rewards_within_the_budget(tmp_path, seed, rule
             {**row, "reward": drawn[int(row["problem_id"][1:])][row["rollout"]][-1]} for row in rows
         ]
         mapping = {}
-        random.Random(seed).shuffle(rows)
+    random.Random(seed).shuffle(rows)
     write_jsonl(tmp_path / "log.jsonl", rows)
     rewards = read_rewards(tmp_path / "log.jsonl", mapping=mapping)
     results = rewards.results(column=f"turns={turns}", threshold=0.5)

@@ -76,6 +76,26 @@ def test_splitting_rollouts_changes_no_metric(tmp_path, rewards, seed, rule):
             assert of_parts[k] == pytest.approx(values, nan_ok=True)
 
 
+def test_rows_that_say_their_turn_are_in_its_order_wherever_they_stand(tmp_path):
+    """Workers that log in parallel write the turns of a rollout as they end."""
+    rewards = {1: 0.0, 2: 1.0, 3: 0.5}
+    rows = [
+        {
+            "problem_id": "p",
+            "rollout": 0,
+            "turn": turn,
+            "reward": rewards[turn],
+            "completion": f"turn {turn}",
+        }
+        for turn in (3, 1, 2)
+    ]
+    write_jsonl(tmp_path / "log.jsonl", rows)
+    (sample,) = read_log(tmp_path / "log.jsonl", mapping={"rollout_reward": "last"})
+    assert (sample.reward, sample.completion) == (0.5, "turn 3")
+    assert sample.transcript == "turn 1\n\nturn 2\n\nturn 3"
+    assert sample.reached == {1: 0.0, 2: 1.0}
+
+
 def test_a_lone_success_in_four_rows_counts_once(tmp_path, capsys):
     """The case of the issue: max@4 of 8 is 0.5, and 0.894 where rows are counted."""
     rows = [{"problem_id": "p", "rollout": "a", "reward": 1.0} for _ in range(4)]

@@ -35,9 +35,23 @@ def test_tests_decide_what_passes_where_the_verifier_counts_them():
 
 
 def test_nothing_is_solved_by_passing_none_of_no_tests():
-    columns = {"reward": [1.0, 1.0], "passed": [0, None], "total": [0, None]}
+    columns = {"reward": [1.0, 1.0], "passed": [0, None], "total": [0, 0]}
     metrics = validation_metrics(["s", "s"], ["p", "q"], columns, k=1)
     assert metrics["val-core/s/reward/pass@1"] == 0.0
+
+
+def test_a_source_without_tests_passes_by_its_reward_beside_one_with_tests():
+    """verl fills what the reward function of one source has not returned with None."""
+    columns = {
+        "reward": [1.0, 0.0, 1.0, 0.5],
+        "passed": [None, None, 2, 1],
+        "total": [None, None, 4, 2],
+    }
+    sources = ["math", "math", "code", "code"]
+    metrics = validation_metrics(sources, ["p", "p", "q", "q"], columns, k=1)
+    assert metrics["val-core/math/reward/pass@1"] == 0.5
+    assert metrics["val-core/math/reward/pass@2"] == 1.0
+    assert metrics["val-core/code/reward/pass@1"] == 0.0
 
 
 def test_one_success_in_256_is_one_at_256():

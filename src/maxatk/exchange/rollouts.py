@@ -54,11 +54,13 @@ def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
     """Return the rows of a rollout as one sample.
 
     It has prompt, index and problem of its first row, and of the last row that has one the
-    completion and the further numbers. Rows without a reward have no say in its reward. `rule` is
-    None where all others must have the same, else one of `RolloutReward`.
+    completion and the further numbers. Rows that all say their turn are in that order, others in
+    the order of the log. Rows without a reward have no say in its reward. `rule` is None where all
+    others must have the same, else one of `RolloutReward`.
 
     Raises DataError for rewards that differ, without a rule.
     """
+    rows = _in_order_of_turns(rows)
     first = rows[0]
     if len(rows) == 1 and first.turn is None and first.turns is None:
         return first  # as nearly all rows of large files
@@ -78,6 +80,13 @@ def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
         columns=columns[-1] if columns else {},
         program=rows[-1].program,
     )
+
+
+def _in_order_of_turns(rows: Sequence[LogRow]) -> Sequence[LogRow]:
+    """Return the rows by their turns: workers that log in parallel need not write them in order."""
+    if any(row.turn is None for row in rows):
+        return rows
+    return sorted(rows, key=lambda row: row.turn or 0)
 
 
 def _reward(rows: Sequence[LogRow], rule: str | None) -> float | None:

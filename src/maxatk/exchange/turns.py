@@ -13,11 +13,14 @@ def reached_by(
 ) -> Mapping[int, float]:
     """Return the rewards that a rollout had reached, by the turn at which each was reached first.
 
-    Turns count from 1. A rollout that is stopped after T turns has the last of these up to T. With
-    a row for each turn, `turn` says which, and `rule` is that of `one_sample`: "last" is the reward
-    of the turn at which the rollout stops, "sum" that of all turns so far. Without a rule all rows
-    have the reward of the whole rollout, which is reached at its end. `turns` is how many there
-    were where the log has no row for each. Empty where nothing is known of turns.
+    Turns count from 1, and `rows` are in their order. Within T turns a rollout has the best reward
+    at which it could have been stopped by then: the last of these up to T. Empty where nothing is
+    known of turns.
+
+    With a row for each turn `rule` is that of `one_sample`, and says what a rollout has when it is
+    stopped at a turn: "last" the reward of this turn, "sum" that of all turns so far. Without a
+    rule all rows have the reward of the whole rollout, which is reached at its end. `turns` is how
+    many there were where the log has no row for each.
     """
     if reward is None:
         return {}

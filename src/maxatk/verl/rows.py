@@ -133,8 +133,9 @@ def validation_metrics(
     """Return the metrics of every data source: max@k, pass@k and the share that is unscored.
 
     `sources` and `ids` are the data source and the prompt of every sample (N,), `columns` its
-    `reward`, and tests `passed` and `total`; without these it passes with a reward of 1. The sizes
-    are 1, 2, 4 .. n and the trained `k`; a prompt with fewer scored samples is left out of max@k.
+    `reward`, and tests `passed` and `total`; a sample without these, None, passes with a reward of
+    1. The sizes are 1, 2, 4 .. n and the trained `k`; a prompt with fewer scored samples is left
+    out of max@k.
     """
     rewards = np.asarray(columns["reward"], dtype=float)
     solved = _solved(rewards, columns)
@@ -153,15 +154,12 @@ def validation_metrics(
 
 def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
     """Return 1 for each sample that passes and 0 for others, NaN for those without a reward."""
+    solved = rewards >= 1
     passed = columns.get("passed")
     total = columns.get("total")
-    solved = rewards >= 1
-    if passed is not None and total is not None:  # what tests say comes before the reward
-        solved = _passes_all(passed, total)
+    if passed is not None and total is not None:
+        for place, (passes, tests) in enumerate(zip(passed, total, strict=True)):
+            # verl fills the columns with None for a reward function that counts no tests.
+            if tests is not None:  # what tests say comes before the reward
+                solved[place] = tests > 0 and passes == tests  # none of no tests solves nothing
     return np.where(np.isnan(rewards), np.nan, solved)
-
-
-def _passes_all(passed: Sequence[Any], total: Sequence[Any]) -> np.ndarray:
-    """Return whether each sample passes all of its tests; none of no tests solves nothing."""
-    pairs = zip(passed, total, strict=True)
-    return np.asarray([bool(tests) and passes == tests for passes, tests in pairs])
