@@ -433,6 +433,23 @@ def test_a_dressed_tokenizer_renders_what_it_rendered_before(plain_recipe):
     )
 
 
+def test_conversations_without_calls_are_rendered_as_before(tool_model):
+    template = PLAIN.replace(
+        "message['content']", "(message['thought'] or '') + message['content']"
+    )
+    tokenizer = AutoTokenizer.from_pretrained(tool_model, chat_template=template)
+    talk = [
+        {"role": "user", "content": "2"},
+        {"role": "assistant", "content": "passed", "thought": "right"},
+        {"role": "user", "content": "3"},
+    ]
+    before = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+    assert "right" in before
+    call_by_messages(tokenizer)
+    after = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+    assert after == before
+
+
 def test_a_call_that_nobody_answered_counts_while_turns_are_left(verifier):
     def call(program):
         function = {"name": "submit", "arguments": {"program": program}}

@@ -19,6 +19,9 @@ ARGUMENT = "program"
 _PRELUDE = """\
 {%- set plain = namespace(messages=[]) -%}
 {%- for message in messages -%}
+{%- if message['role'] != 'tool' and not message['tool_calls'] -%}
+{%- set plain.messages = plain.messages + [message] -%}
+{%- else -%}
 {%- set words = namespace(text=message['content'] or '') -%}
 {%- for call in message['tool_calls'] or [] -%}
 {%- set function = call['function'] or call -%}
@@ -31,6 +34,7 @@ _PRELUDE = """\
 {%- endfor -%}
 {%- set role = 'user' if message['role'] == 'tool' else message['role'] -%}
 {%- set plain.messages = plain.messages + [{'role': role, 'content': words.text}] -%}
+{%- endif -%}
 {%- endfor -%}
 {%- set messages = plain.messages -%}
 """
