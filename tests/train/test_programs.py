@@ -27,6 +27,7 @@ from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, Programs, TrainRecipe, preview, train
+from maxatk.train.cut_messages import closing_tokens
 from maxatk.train.message_calls import call_by_messages
 from maxatk.verifier import CodeReward, Verifier, code_reward
 from maxatk.view.server import View
@@ -385,6 +386,29 @@ def test_a_message_that_is_cut_off_is_closed_before_the_answer(plain_recipe, mon
         assert policy_tokens == text.count("<|im_start|>assistant") + 1
         answers += opened
     assert answers
+
+
+@pytest.mark.parametrize(
+    ("ends_turns_by", "end_tokens", "expected"),
+    [
+        ("<|im_end|>", ["<|im_end|>"], "<|im_end|>"),
+        ("<pad>", ["<|im_end|>", "<pad>"], "<pad>"),  # as Gemma, whose turns have an end of theirs
+        ("passed", ["<|im_end|>"], ""),  # by a token that ends no message
+    ],
+)
+def test_a_message_is_closed_by_what_ends_messages_in_its_template(
+    tool_model, ends_turns_by, end_tokens, expected
+):
+    template = PLAIN.replace("<|im_end|>", ends_turns_by)
+    tokenizer = AutoTokenizer.from_pretrained(tool_model, chat_template=template)
+    ends = tokenizer.convert_tokens_to_ids(end_tokens)
+    answer = {"role": "tool", "name": "submit", "content": "wrong"}
+    talk = [{"role": "assistant", "content": "right"}, answer]
+    for ids, closing in (([7], expected), ([7, ends[-1]], "")):
+        tokens = closing_tokens(
+            tokenizer, answer, completions=[talk], completion_ids=[ids], end_tokens=ends
+        )
+        assert tokenizer.decode(tokens) == closing
 
 
 class Tokens(MaxAtKTrainer):

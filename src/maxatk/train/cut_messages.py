@@ -21,8 +21,9 @@ def closing_tokens(
 ) -> list[int]:
     """Return the tokens between the message that `answer` follows and the template's next turn.
 
-    They are the end token where the message lacks one, and nothing otherwise. TRL masks them as it
-    masks the answer, so that no loss has a token that the policy did not choose.
+    They are the token by which the template ends a message, where the message lacks one, and
+    nothing otherwise. TRL masks them as it masks the answer, so that no loss has a token that the
+    policy did not choose.
 
     Args:
         tokenizer: That of the model, with a chat template.
@@ -32,12 +33,18 @@ def closing_tokens(
         end_tokens: The tokens that end a message.
     """
     row = next(place for place, talk in enumerate(completions) if talk[-1] is answer)
-    if completion_ids[row][-1] in end_tokens or not _ends_turns(tokenizer):
+    if completion_ids[row][-1] in end_tokens:
         return []
-    return [tokenizer.eos_token_id]
+    return _end_of_message(tokenizer, end_tokens)
 
 
-def _ends_turns(tokenizer: Any) -> bool:
-    """Return whether the template ends a message with the end token: some have one of their own."""
+def _end_of_message(tokenizer: Any, end_tokens: Sequence[int]) -> list[int]:
+    """Return the end token with which the template ends a message, nothing where it has none.
+
+    It need not be the tokenizer's: that of Gemma ends a text, and its template a turn by another.
+    """
     talk = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
-    return tokenizer.eos_token_id in tokenizer.apply_chat_template(talk, return_dict=False)
+    rendered = tokenizer.apply_chat_template(talk, return_dict=False)
+    if tokenizer.eos_token_id in rendered:  # behind which TRL lets the answer begin
+        return [tokenizer.eos_token_id]
+    return [token for token in rendered if token in end_tokens][-1:]
