@@ -86,6 +86,22 @@ def test_columns_of_other_shapes_are_refused(fields, message):
         Groups(**{"rewards": [[0.0, 1.0]], "k": 1, **fields})
 
 
+@pytest.mark.parametrize("texts", [None, 5, (text for text in "ab"), [5, 5, 5]])
+def test_texts_of_another_kind_are_refused(texts):
+    with pytest.raises(InvalidValueError, match="texts: must be"):
+        learner().step(Groups(REWARDS, k=2), texts)
+
+
+def test_a_batch_without_groups_is_refused():
+    with pytest.raises(InvalidValueError, match="groups: must be one or more"):
+        learner().step(Groups(np.zeros((0, 4)), k=2), [])
+
+
+def test_the_name_of_a_method_is_no_objective():
+    with pytest.raises(InvalidValueError, match="objective: must be an Objective, got 'bon_loo1'"):
+        Learner("bon_loo1")
+
+
 def test_texts_that_are_not_those_of_the_groups_are_refused():
     groups = Groups(REWARDS, 2)
     with pytest.raises(InvalidValueError, match="texts: must be a list of 3 groups"):
@@ -170,9 +186,9 @@ def test_later_advantages_are_those_of_the_ratios_with_the_scale_of_the_batch(tm
     np.testing.assert_allclose(
         later, scale * advantages(REWARDS, CORRECTED, 2, log_ratios=log_ratios)
     )
-    ours.save(tmp_path)
+    ours.save(str(tmp_path))
     resumed = learner(method=CORRECTED, advantage_scale="batch")
-    resumed.load(tmp_path)
+    resumed.load(str(tmp_path))
     np.testing.assert_array_equal(resumed.advantages(groups, log_ratios), later)
     with pytest.raises(InvalidValueError, match="advantage_scale"):
         resumed.load(tmp_path / "elsewhere")

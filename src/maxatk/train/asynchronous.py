@@ -251,7 +251,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             now = outputs.log_probs.detach().flatten()[token_index]
             log_ratios = torch.zeros_like(rewards[0])
             log_ratios.index_add_(0, conversation, (now - sampled).to(log_ratios))
-            self._log_ratios(self.accelerator.gather(log_ratios))
+            self._log_moves(self.accelerator.gather(log_ratios))
             groups = Groups(self._in_groups(rewards), self._learner.objective.k)
             fresh = self._learner.advantages(groups, self._in_groups(log_ratios)).reshape(-1)
             advantages.copy_(torch.from_numpy(fresh).to(advantages)[conversation])
@@ -267,7 +267,8 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         groups: np.ndarray = values.cpu().numpy().reshape(-1, self.args.num_generations)
         return groups
 
-    def _log_ratios(self, log_ratios: torch.Tensor) -> None:
+    def _log_moves(self, log_ratios: torch.Tensor) -> None:
+        """Log how far the policy has moved from the one that sampled the conversations."""
         objective = self._learner.objective
         logged = ratio_values(
             self._in_groups(log_ratios), clamp=objective.delta_clamp, k=objective.k

@@ -44,7 +44,7 @@ class RolloutTrainer(GRPOTrainer):
         # TRL 1.14 knows the tokenizer's end token alone.
         self._ends = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
         self._own = own_rollouts.own_settings(self)
-        self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
+        self.rollouts = self._who_draws()
         self._scoring = self._scoring_of_rewards()
         self._marking = marking_part(
             self.args.groups_with_signal, self.reward_funcs, self.reward_func_names
@@ -54,6 +54,12 @@ class RolloutTrainer(GRPOTrainer):
         self._conversations: tuple[Any, Any] = ([], [])  # messages and tokens, while tools answer
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
+
+    def _who_draws(self) -> str:
+        """Return whose loop draws the completions: own, trl or vllm."""
+        if self._own is not None:
+            return "own"
+        return "vllm" if self.args.use_vllm else "trl"
 
     def _scoring_of_rewards(self) -> Scoring:
         """Return how rewards are read, and take its weight from the function that selects."""

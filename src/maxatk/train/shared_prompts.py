@@ -81,21 +81,31 @@ class SharedPrompts:
         # The last token of a prompt predicts the first one of a completion.
         prefix = input_ids.size(1) - self.completion_length - 1
         if prefix >= 1 and more.keys() <= _PASSED_ON:
-            heads = torch.cat([input_ids[:, :prefix], attention_mask[:, :prefix]], dim=1)
-            different, rows = torch.unique(heads, dim=0, return_inverse=True)
-            if len(different) < len(heads):
+            cache = self._cache_of(input_ids[:, :prefix], attention_mask[:, :prefix])
+            if cache is not None:
                 self.used = True
-                more["past_key_values"] = cache = self.unwrapped(
-                    input_ids=different[:, :prefix],
-                    attention_mask=different[:, prefix:],
-                    use_cache=True,
-                    logits_to_keep=1,
-                ).past_key_values
-                cache.batch_select_indices(rows)
+                more["past_key_values"] = cache
                 input_ids = input_ids[:, prefix:]
                 if more.get("labels") is not None:
                     more["labels"] = more["labels"][:, prefix:]
         return self.model(input_ids=input_ids, attention_mask=attention_mask, **more)
+
+    def _cache_of(self, prompt_ids: torch.Tensor, prompt_mask: torch.Tensor) -> Any:
+        """Return the cache of all rows' prompts; None where no two of them are equal."""
+        # Padding is in the comparison: prompts are equal where ids and masks are.
+        heads = torch.cat([prompt_ids, prompt_mask], dim=1)
+        different, head_of_row = torch.unique(heads, dim=0, return_inverse=True)
+        if len(different) == len(heads):
+            return None
+        columns = prompt_ids.size(1)
+        cache = self.unwrapped(
+            input_ids=different[:, :columns],
+            attention_mask=different[:, columns:],
+            use_cache=True,
+            logits_to_keep=1,
+        ).past_key_values
+        cache.batch_select_indices(head_of_row)
+        return cache
 
 
 @dataclasses.dataclass

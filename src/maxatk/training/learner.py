@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from pathlib import Path
 
 import numpy as np
 
-from maxatk.check import require
+from maxatk.check import as_path, require
 from maxatk.objectives.objective import Objective
 from maxatk.training.groups import Groups
 from maxatk.training.values import group_values, mean_reward
@@ -31,6 +31,7 @@ class Learner:
     """
 
     def __init__(self, objective: Objective) -> None:
+        require(isinstance(objective, Objective), "objective", "an Objective", objective)
         self.objective = objective
         self._scale = objective.scale()
 
@@ -79,20 +80,22 @@ class Learner:
         """Return what unscaled advantages in groups of this size are multiplied by."""
         return self._scale.factor(group_size)
 
-    def save(self, checkpoint: Path) -> None:
+    def save(self, checkpoint: str | Path) -> None:
         """Write the running scale into the folder of a checkpoint, where there is one."""
-        self._scale.save(checkpoint)
+        self._scale.save(as_path("checkpoint", checkpoint))
 
-    def load(self, checkpoint: Path) -> None:
+    def load(self, checkpoint: str | Path) -> None:
         """Take over what `save` wrote; raise InvalidValueError where the scale is missing."""
-        self._scale.load(checkpoint)
+        self._scale.load(as_path("checkpoint", checkpoint))
 
 
 def _check_texts(groups: Groups, texts: Sequence[Sequence[str]]) -> None:
-    """Raise InvalidValueError unless there are 1 to n completions of each group."""
+    """Raise InvalidValueError unless there are groups, and 1 to n completions of each."""
     prompts = len(groups.rewards)
-    require(len(texts) == prompts, "texts", f"a list of {prompts} groups", texts)
+    require(prompts > 0, "groups", "one or more", groups.rewards)
+    is_list = isinstance(texts, Sized) and len(texts) == prompts
+    require(is_list, "texts", f"a list of {prompts} groups", texts)
     for group in texts:
         allowed = f"1 to {groups.size} completions of each group"
-        is_group = not isinstance(group, str) and 1 <= len(group) <= groups.size
-        require(is_group, "texts", allowed, group)
+        is_group = isinstance(group, Sized) and not isinstance(group, str)
+        require(is_group and 1 <= len(group) <= groups.size, "texts", allowed, group)
