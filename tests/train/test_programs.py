@@ -617,6 +617,46 @@ def test_what_is_not_allowed_is_refused_before_any_work(recipe, look, changes, e
         look(from_mapping(TrainRecipe, recipe, where="recipe"))
 
 
+FLAWED = """
+def bare(query):
+    return query
+
+def undescribed(query: str) -> str:
+    '''Look it up.'''
+    return query
+
+class Bare:
+    def reset(self, **row):
+        pass
+
+    def look(self, place: int) -> str:
+        return "nothing"
+
+class Narrow:
+    def reset(self, prompt):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tools": ["flawed.py:bare"]}, "tools: 'flawed.py:bare': .*bare because it has no docstr"),
+        ({"tools": ["flawed.py:undescribed"]}, "undescribed.*no description for the argument"),
+        ({"environment": "flawed.py:Bare"}, "environment: 'flawed.py:Bare': .*look because it has"),
+        ({"environment": "flawed.py:Narrow"}, "Narrow.reset is called with the columns of a row"),
+    ],
+)
+@pytest.mark.parametrize("look", [train, preview])
+def test_tools_that_a_model_cannot_be_told_of_are_refused_before_any_work(
+    tmp_path, monkeypatch, recipe, look, changes, message
+):
+    (tmp_path / "flawed.py").write_text(FLAWED)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidValueError, match=message):
+        look(from_mapping(TrainRecipe, {**recipe, **changes}, where="recipe"))
+
+
 @pytest.mark.parametrize("look", [train, preview])
 def test_a_model_without_a_template_for_tools_is_refused(tmp_path, recipe, look):
     recipe["model"] = str(save_tiny_model(tmp_path / "plain"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import trl
+from transformers.utils import get_json_schema
 
 from maxatk.check import needing, one_of, require
 from maxatk.errors import InvalidValueError
@@ -86,7 +88,8 @@ def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
     """Return what makes the environments that a recipe names, None for none.
 
     `Programs` runs the visible tests on `verifier`. Raises InvalidValueError for a name without a
-    class that has `reset`, and for arguments that it does not take; MissingFileError without file.
+    class that has `reset`, for a tool of it that cannot be described to a model, and for arguments
+    that it does not take; MissingFileError without file.
     """
     spec = read_environment(value)
     if spec is None:
@@ -96,6 +99,8 @@ def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
     made_by = load_function(spec.name, field="environment")
     is_environment = not inspect.isclass(made_by) or hasattr(made_by, "reset")
     require(is_environment, "environment", "a class with a method `reset`", spec.name)
+    for method in _tools_of(made_by):
+        _check_tool("environment", spec.name, method)
     try:
         inspect.signature(made_by).bind(**spec.arguments)
     except TypeError as error:
@@ -106,8 +111,56 @@ def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
 
 
 def load_tools(value: Any) -> Tools:
-    """Return the functions that a recipe names; raises as `load_function`."""
-    return [load_function(name, field="tools") for name in read_tools(value)]
+    """Return the functions that a recipe names.
+
+    Raises as `load_function`, and InvalidValueError for one that cannot be described to a model.
+    """
+    tools = []
+    for name in read_tools(value):
+        tool = load_function(name, field="tools")
+        _check_tool("tools", name, tool)
+        tools.append(tool)
+    return tools
+
+
+def check_reset(factory: Factory | None, columns: Iterable[str]) -> None:
+    """Raise InvalidValueError for an environment whose `reset` does not take the rows' columns.
+
+    Of a factory that is a function nothing is known before it is called.
+    """
+    made_by = getattr(factory, "func", None)  # of `load_environment`
+    if not inspect.isclass(made_by):
+        return
+    try:
+        inspect.signature(made_by.reset).bind(None, **dict.fromkeys(columns))
+    except TypeError as error:
+        raise InvalidValueError(
+            f"environment: {made_by.__name__}.reset is called with the columns of a row and does "
+            f"not take them: {error}; allowed: def reset(self, **row)"
+        ) from error
+
+
+def _tools_of(made_by: Any) -> list[Any]:
+    """Return the methods of a class that TRL makes tools of; none of a factory that is no class."""
+    if not inspect.isclass(made_by):
+        return []
+    return [
+        # Bound to the class for want of an object: what is described has no `self`.
+        types.MethodType(method, made_by)
+        for name, method in inspect.getmembers(made_by, inspect.isfunction)
+        if name not in ("reset", "get_reward") and not name.startswith("_")
+    ]
+
+
+def _check_tool(field: str, name: str, tool: Callable[..., Any]) -> None:
+    """Raise InvalidValueError for a function of which no description for a model can be made."""
+    try:
+        get_json_schema(tool)
+    except Exception as error:  # whatever its type hints and its docstring make transformers raise
+        raise InvalidValueError(
+            f"{field}: {name!r}: {error}; allowed: tools with type hints and a docstring that "
+            "describes every argument below `Args:`"
+        ) from error
 
 
 def prepare_tokenizer(tokenizer: Any, environment: Any, tools: Any) -> None:

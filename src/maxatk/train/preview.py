@@ -13,7 +13,7 @@ from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.train.arguments import config_of_model
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.environments import prepare_tokenizer
+from maxatk.train.environments import check_reset, prepare_tokenizer
 from maxatk.train.folder import finished, out_folder
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
@@ -126,6 +126,7 @@ def _tried(
     texts = ["", "1", three[2].answer or "I do not know."]
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
     columns = to_dataset(three, chat=chat, prompt=recipe.prompt).to_dict()
+    check_reset(environment, columns)
     if environment is not None:
         environments = [environment() for _ in three]
         for place, environment_of_row in enumerate(environments):

@@ -29,6 +29,7 @@ from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import (
     Factory,
     Tools,
+    check_reset,
     describe,
     load_environment,
     load_tools,
@@ -86,6 +87,7 @@ def train(
         for reward in rewards:
             reward.check(problems)
         dataset = to_dataset(problems, chat=chat, prompt=recipe.prompt)
+        check_reset(environment, dataset.column_names)
         held.enter_context(alone_in(folder))
         trainer = MaxAtKTrainer(
             model=recipe.model,
