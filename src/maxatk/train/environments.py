@@ -131,8 +131,9 @@ def check_reset(factory: Factory | None, columns: Iterable[str]) -> None:
     made_by = getattr(factory, "func", None)  # of `load_environment`
     if not inspect.isclass(made_by):
         return
+    reset: Any = getattr(made_by, "reset", None)
     try:
-        inspect.signature(made_by.reset).bind(None, **dict.fromkeys(columns))
+        inspect.signature(reset).bind(None, **dict.fromkeys(columns))
     except TypeError as error:
         raise InvalidValueError(
             f"environment: {made_by.__name__}.reset is called with the columns of a row and does "

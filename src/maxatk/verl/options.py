@@ -136,7 +136,7 @@ def keeps_sampler_log_probs(config: Any) -> bool:
     return bool(correction and correction.get("bypass_mode", False))
 
 
-def updates(config: Any) -> int:
+def parts_of_rollout_batch(config: Any) -> int:
     """Return how many parts of a rollout batch verl takes one by one: 1 unless asynchronous."""
     if not _asynchronous(config):
         return 1
@@ -188,7 +188,7 @@ def _settings(config: Any) -> Iterator[str]:
 def _passes(config: Any) -> Iterator[str]:
     """Yield sizes of passes that do not divide what a rank has: verl finds out after sampling."""
     parts = config.actor_rollout_ref
-    prompts = config.data.train_batch_size // updates(config)
+    prompts = config.data.train_batch_size // parts_of_rollout_batch(config)
     n = parts.rollout.n
     ranks = data_parallel(config)
     is_taken = {

@@ -112,7 +112,7 @@ class MaxAtKTrainer(PPOTrainer):
                 steps=self.total_training_steps,
                 step=self.global_steps - 1,
                 most=most,
-                batches=options.updates(self.config),
+                batches=options.parts_of_rollout_batch(self.config),
             )
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **others: Any) -> Any:
