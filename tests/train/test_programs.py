@@ -29,6 +29,7 @@ from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, Programs, TrainRecipe, preview, train
 from maxatk.train.cut_messages import closing_tokens
 from maxatk.train.message_calls import call_by_messages
+from maxatk.training import findings
 from maxatk.verifier import CodeReward, Verifier, code_reward
 from maxatk.view.server import View
 from maxatk.view.watched_training import WatchedTraining
@@ -533,6 +534,18 @@ def calls(completions, **_):
 """
 
 
+BROKEN = """
+
+def guess(x: int) -> str:
+    '''Guess the number.
+
+    Args:
+        x: What may be the number.
+    '''
+    raise ConnectionError("the service is down")
+"""
+
+
 @pytest.fixture
 def guesses(tmp_path, recipe):
     """A recipe whose model guesses, and a file with an environment, tools and rewards."""
@@ -615,6 +628,18 @@ def test_what_is_not_allowed_is_refused_before_any_work(recipe, look, changes, e
     recipe |= changes
     with pytest.raises(error, match=message):
         look(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+
+def test_a_tool_that_raises_at_every_call_is_a_finding(guesses):
+    """TRL tells the model of the error, and trains on: nothing else would show it."""
+    recipe, path = guesses
+    recipe |= {"tools": [f"{path}:guess"], "reward": f"{path}:calls"}
+    recipe["trainer"]["max_steps"] = 2
+    path.write_text(OWN + BROKEN)
+    out = train(from_mapping(TrainRecipe, recipe, where="recipe"))
+    log = json.loads((out / "train.json").read_text())["log_history"]
+    broken = {finding.symptom.name: finding.evidence for finding in findings(log)}
+    assert broken["tools fail"] == "100% of the calls of tools failed"
 
 
 FLAWED = """

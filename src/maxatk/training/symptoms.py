@@ -281,6 +281,12 @@ SYMPTOMS = (
         "maxatk doctor, fewer verifier.workers; a reward of your own must return a number",
     ),
     _bounded(
+        "tools fail",
+        {"tools/failure_frequency": (0, 0.5, "{:.0%} of the calls of tools failed")},
+        "read what they answered (maxatk view): a tool may raise an error at every call, which TRL "
+        "tells the model and goes on, or the model does not know the arguments",
+    ),
+    _bounded(
         "time limit",
         {"verifier/time_limit": (0, 0.2, "{:.0%} of the tests ran out of time")},
         "a larger verifier.time_limit, fewer verifier.workers; else the programs do not end",
