@@ -438,6 +438,28 @@ def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
     assert f"{less} [{-float(high):.3f}, {-float(low):.3f}] less" in readme
 
 
+def adjusted_p_of_smollm2(fill, study):
+    """Return p of the crossed tests of a table, by pair and k, corrected for all nine of them."""
+    p_values = {}
+    for first, second in (("grpo", "base"), ("bon_loo1", "base"), ("bon_loo1", "grpo")):
+        for k in (1, 8, 32):
+            differences = max_at(fill, study, first, k) - max_at(fill, study, second, k)
+            p_values[first, second, k] = over_seeds_and_problems(differences[:, :, None]).p[0]
+    corrected = stats.false_discovery_control(list(p_values.values()))
+    return dict(zip(p_values, corrected, strict=True))
+
+
+def test_what_is_said_of_the_tests_on_smollm2_is_corrected(fill):
+    page = in_one_line("docs/smollm2.md")
+    full = adjusted_p_of_smollm2(fill, "smollm2_all")
+    for k in (1, 32):
+        assert f"{full['bon_loo1', 'grpo', k]:.3f}" == "0.016"
+    assert "Both have p 0.016 after correction for nine tests" in page
+    half = adjusted_p_of_smollm2(fill, "smollm2_all_half_rate")
+    of_eight = f"{half['bon_loo1', 'grpo', 8]:.3f}"
+    assert f"0.016 [0.000, 0.031], p {of_eight} after correction for nine tests" in page
+
+
 def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
     page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8").replace("−", "-")
     path = ROOT / "docs" / "study" / "smollm2_programs" / "turns.csv"
