@@ -253,7 +253,7 @@ def test_the_log_of_a_training_that_goes_on_is_that_of_its_groups_or_its_last_ch
     printed = capsys.readouterr().out
     assert "best of many falls" in printed
     assert "max@16 0.583 to 0.430" in printed
-    assert "1 of 15 rules fire on 15 rows of the log" in printed
+    assert "1 of 16 rules fire on 15 rows of the log" in printed
     state.write_text('{"log_history": 3}')
     assert main(["diagnose", str(tmp_path)]) == 2
     assert "trainer_state.json: log_history: must be a list" in capsys.readouterr().err
