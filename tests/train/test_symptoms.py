@@ -263,7 +263,7 @@ def test_the_log_of_a_training_that_goes_on_is_that_of_its_groups_or_its_last_ch
     ]
     (tmp_path / GROUPS).write_text("\n".join([*lines, '{"step":16,"log":{"torn"']))
     assert main(["diagnose", str(tmp_path)]) == 0
-    assert "0 of 15 rules fire on 15 rows of the log" in capsys.readouterr().out
+    assert "0 of 16 rules fire on 15 rows of the log" in capsys.readouterr().out
     (tmp_path / GROUPS).write_text('{"step":1,"log":3}\n')
     assert main(["diagnose", str(tmp_path)]) == 2
     assert "groups.jsonl:1: no row of a log" in capsys.readouterr().err
