@@ -452,6 +452,24 @@ def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
     assert f"{less} [{-float(high):.3f}, {-float(low):.3f}] less" in readme
 
 
+def test_what_is_said_of_the_largest_rate_is_what_its_seed_says(fill):
+    page = in_one_line("docs/smollm2.md")
+    table = fill.table_of_seeds(fill.load_evaluations(["smollm2_all_double_rate"]))
+    of_eight = row_of(table, "bon_loo1 − grpo")[2]
+    low, high = of_eight.detail.strip("[]").replace("−", "-").split(", ")
+    assert f"at 8 by {of_eight.text[1:]} [{-float(high):.3f}, {-float(low):.3f}]" in page
+    sentences = {
+        "bon_loo1": "has {} there, where it has {} at the full rate and {} at half of it",
+        "grpo": "GRPO has {}, {} and {}.",
+    }
+    for model, sentence in sentences.items():
+        means = [
+            np.mean(columns_of(fill, study, model, 5)["max@k"]["32"])
+            for study in ("smollm2_all_double_rate", *RATES)
+        ]
+        assert sentence.format(*(f"{mean:.3f}" for mean in means)) in page
+
+
 def adjusted_p_of_smollm2(fill, study):
     """Return p of the crossed tests of a table, by pair and k, corrected for all nine of them."""
     p_values = {}
