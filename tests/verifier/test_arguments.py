@@ -208,7 +208,7 @@ def test_a_reward_is_made_of_a_verifier(verifier):
         CodeReward(verifier, binary="no")
     with refused("workers: must be an integer of 1 or more, got [1]"):
         compute_score("d", ECHO, TRUTH, workers=[1])
-    with refused("unfinished_thought: unknown value '[]'"):
+    with refused("unfinished_thought: unknown value []"):
         compute_score("d", ECHO, TRUTH, unfinished_thought=[])
 
 
