@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.train.folder import alone_in, finished, fit, out_folder
-from maxatk.train.launch import check_processes
+from maxatk.train.launch import check_processes, process_count
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
 from maxatk.train.unread_settings import check_numbers
@@ -133,9 +132,8 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
 def _check(recipe: DistillRecipe) -> SFTConfig:
     """Return the settings of TRL's trainer, where all that needs no weights is as it has to be."""
     if recipe.run is None:
-        alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
         allowed = "a folder that `maxatk eval` wrote, in which several processes find the samples"
-        require(alone, "run", allowed, recipe.run)
+        require(process_count() == 1, "run", allowed, recipe.run)
     config = config_of(recipe, Path(recipe.out))
     check_processes(config)
     lora_config(recipe.peft)

@@ -8,6 +8,11 @@ from typing import Any
 from maxatk.check import require
 
 
+def process_count() -> int:
+    """Return how many processes `accelerate launch` has started for a training, 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def shards_weights(config: Any) -> bool:
     """Return whether settings or `accelerate launch` give the weights to FSDP or DeepSpeed."""
     names = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
@@ -17,7 +22,7 @@ def shards_weights(config: Any) -> bool:
 
 def check_processes(config: Any) -> None:
     """Refuse launches that accelerate would not do as they were meant, before any weights."""
-    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    launched = process_count()
     kind = config.distributed_state.distributed_type
     apart = launched > 1 and kind == "NO"
     allowed = f"True for {launched} processes without a GPU, each of which would train alone"

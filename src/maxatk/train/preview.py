@@ -15,6 +15,7 @@ from maxatk.train.arguments import config_of_model
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import check_reset, prepare_tokenizer
 from maxatk.train.folder import finished, out_folder
+from maxatk.train.launch import process_count
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
 from maxatk.train.start_checks import check_model, check_prompts
@@ -63,7 +64,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
     # An epoch ends a rollout batch, however much of it was reused.
     batches = full_epochs * -(-epoch // reuse) + -(-micro_batches_after // reuse)
     return {
-        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "processes": process_count(),
         "problems": problems,
         "group_size": group,
         "prompts_per_rollout_batch": prompts,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from maxatk.check import require, whole
 from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
+from maxatk.train.launch import process_count
 from maxatk.train.unread_settings import check_cispo, check_generation, check_numbers
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
@@ -80,7 +80,7 @@ def check_values(config: Any) -> None:
 
 def _check_geometry(config: Any) -> None:
     """Refuse group sizes that do not divide the rollout batch, naming those that do."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = process_count()
     steps = config.steps_per_generation or config.gradient_accumulation_steps
     batch = config.generation_batch_size or config.per_device_train_batch_size * processes * steps
     if config.num_generations < 2 or batch % config.num_generations:
