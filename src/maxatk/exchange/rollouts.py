@@ -60,10 +60,10 @@ def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
 
     Raises DataError for rewards that differ, without a rule.
     """
+    if len(rows) == 1 and rows[0].turn is None and rows[0].turns is None:
+        return rows[0]  # as nearly all rows of large files
     rows = _in_order_of_turns(rows)
     first = rows[0]
-    if len(rows) == 1 and first.turn is None and first.turns is None:
-        return first  # as nearly all rows of large files
     reward = _reward(rows, rule)
     reached = first.reached or reached_by(rows, reward, rule)
     if len(rows) == 1:
