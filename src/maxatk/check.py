@@ -159,14 +159,18 @@ def returned_rewards(
     return rewards
 
 
+def is_list(values: object) -> bool:
+    """Return whether values are a list, or the like of NumPy, torch and pandas; no text by itself."""
+    has_places = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    return has_places and not isinstance(values, (str, bytes, Mapping))
+
+
 def column(field: str, values: object, count: int | None = None) -> None:
     """Raise InvalidValueError for what is no list with one value a row, of `count` rows if given.
 
     Lists, tuples, arrays of NumPy, tensors and columns of data frames are.
     """
-    is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
-    is_list = is_list and not isinstance(values, (str, bytes, Mapping))
-    require(is_list, field, "a list with one value a completion", values)
+    require(is_list(values), field, "a list with one value a completion", values)
     assert isinstance(values, Sized)
     if count is not None and len(values) != count:
         raise InvalidValueError(f"{field}: {len(values)} rows for {count} completions")

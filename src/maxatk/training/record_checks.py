@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from maxatk.check import require
+from maxatk.check import is_list, require
 from maxatk.objectives.checks import as_floats
 from maxatk.training.groups import Groups
 
@@ -49,7 +49,7 @@ def check_columns(
 
 def _check_prompts(prompts: Any, groups: int) -> None:
     """Raise InvalidValueError for what is not one text for each of the first groups, or of all."""
-    require(_is_list(prompts), "prompts", "a list of texts", prompts)
+    require(is_list(prompts), "prompts", "a list of texts", prompts)
     require(len(prompts) <= groups, "prompts", f"one for each of {groups} groups", len(prompts))
     for prompt in prompts:
         require(isinstance(prompt, str), "prompts", "a list of texts", prompt)
@@ -59,7 +59,7 @@ def _check_texts(texts: Any, *, prompts: int, size: int) -> None:
     """Raise InvalidValueError for what is not a list of 1 to `size` texts for each prompt."""
     _check_length("texts", texts, prompts)
     for group in texts:
-        are_texts = _is_list(group) and all(isinstance(text, str) for text in group)
+        are_texts = is_list(group) and all(isinstance(text, str) for text in group)
         require(are_texts, "texts", "a list of texts for each prompt", group)
         require(1 <= len(group) <= size, "texts", f"1 to {size} for each prompt", len(group))
 
@@ -69,20 +69,15 @@ def _check_of_samples(field: str, column: Any, texts: Sequence[Sequence[str]]) -
     _check_length(field, column, len(texts))
     for of_group, group_texts in zip(column, texts, strict=True):
         allowed = f"{len(group_texts)} for each prompt, one a completion"
-        is_full = _is_list(of_group) and len(of_group) == len(group_texts)
+        is_full = is_list(of_group) and len(of_group) == len(group_texts)
         require(is_full, field, allowed, of_group)
 
 
 def _check_length(field: str, column: Any, prompts: int) -> None:
-    require(_is_list(column), field, "a list with an entry for each prompt", column)
+    require(is_list(column), field, "a list with an entry for each prompt", column)
     require(len(column) == prompts, field, f"one for each of {prompts} prompts", len(column))
 
 
 def _has_entries(field: str, column: Any) -> bool:
-    require(_is_list(column), field, "a list with an entry for each prompt", column)
+    require(is_list(column), field, "a list with an entry for each prompt", column)
     return len(column) > 0
-
-
-def _is_list(values: Any) -> bool:
-    """Say whether values are a list, or the like of NumPy and torch: a text is none, by itself."""
-    return isinstance(values, Sized) and not isinstance(values, (str, bytes, Mapping))
