@@ -74,11 +74,11 @@ def prospects(
     rewards, _ = tally.rewards(tally.problem_ids)
     rewards = rewards[~np.isnan(rewards).all(axis=1)]
     fewest = int((~np.isnan(rewards)).sum(axis=1).min()) if len(rewards) else 0
-    sizes = [n for n in sorted(set(ns)) if n <= fewest]
     if fewest < 2:
         raise DataError(
             f"{folder}: the poorest problem has {fewest} samples with a reward, and a group needs 2"
         )
+    sizes = [n for n in sorted(set(ns)) if n <= fewest]
     least = f"at most the samples with a reward of the poorest problem ({fewest})"
     require(bool(sizes), "n", least, tuple(ns))
     wanted = max(fewest // 2, 1) if best_of is None else best_of

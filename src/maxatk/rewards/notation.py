@@ -122,10 +122,10 @@ def _parts(match: re.Match[str]) -> tuple[int, int]:
 
 def _improper(match: re.Match[str]) -> str:
     """Return a mixed number as one fraction, 11/2 for 5 1/2: of it math-verify reads a part."""
-    whole, numerator, denominator = (int(part) for part in match.groups())
+    integer_part, numerator, denominator = (int(part) for part in match.groups())
     if not 0 < numerator < denominator:
         return match[0]
-    return f"{whole * denominator + numerator}/{denominator}"
+    return f"{integer_part * denominator + numerator}/{denominator}"
 
 
 def _root(match: re.Match[str]) -> str:

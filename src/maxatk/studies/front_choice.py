@@ -76,10 +76,13 @@ class Candidates:
         max@aim; None where there is none.
         """
         column = self.ks.index(aim)
-        valued = [name for name in names if self.has_value(name, 1) and self.has_value(name, aim)]
-        means = {name: self._means[name][list(seeds)].mean(axis=0) for name in valued}
-        reached = [name for name in valued if means[name][0] >= floor]
-        return max(reached, key=lambda name: means[name][column], default=None)
+        reached: dict[str, float] = {}  # max@aim of the models that may be chosen
+        for name in names:
+            if self.has_value(name, 1) and self.has_value(name, aim):
+                means = self._means[name][list(seeds)].mean(axis=0)
+                if means[0] >= floor:
+                    reached[name] = float(means[column])
+        return max(reached, key=lambda name: reached[name], default=None)
 
     def chosen_by_seed(self, names: Sequence[str], aim: int, floor: float) -> list[str] | None:
         """Return what the others choose for every seed, None where some of them have no model."""
