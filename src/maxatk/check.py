@@ -160,7 +160,7 @@ def returned_rewards(
 
 
 def is_list(values: object) -> bool:
-    """Return whether values are a list, or the like of NumPy, torch and pandas; no text by itself."""
+    """Return whether values are a list, or the like of NumPy, torch and pandas; a text is none."""
     has_places = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     return has_places and not isinstance(values, (str, bytes, Mapping))
 
