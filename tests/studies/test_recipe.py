@@ -129,6 +129,8 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
             {"grids": [{"steps": {"grpo": {}}}], "checkpoints": [1]},
             r"grids\[0\].steps: is the axis",
         ),
+        ({"ks": []}, r"ks: must be whole numbers from 1, got \[\]"),
+        ({"ks": [1, 0]}, r"ks: must be whole numbers from 1, got \[1, 0\]"),
         ({"pairs": [["loo"]]}, "pairs: each must be two different levels"),
         ({"pairs": [["loo", "loo"]]}, "pairs: each must be two different levels"),
         ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),

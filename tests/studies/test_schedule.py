@@ -219,6 +219,7 @@ def test_studies_of_one_work_folder_say_what_their_stages_are(recipe, tmp_path):
     }  # fmt: skip
     of_checkpoint = called["eval grpo,rate=2,steps=1, seed 1"]
     assert names[of_checkpoint.chain["train"]] == "train grpo,rate=2, seed 1"
+    assert names[of_checkpoint.chain["mini"]] == "mini, seed 1"
 
 
 def test_the_check_of_the_trainings_that_dies_is_said(recipe, monkeypatch):

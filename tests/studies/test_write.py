@@ -24,8 +24,9 @@ GRIDS = [{"method": {"better": {"trainer.method": "bon_loo1"}, "same": {"trainer
 def finished(recipe):
     """Return a function: a study of so many seeds whose stages have left their folders."""
 
-    def make(seeds):
-        study = load_study(recipe(grids=GRIDS, seeds=seeds, pairs=[["better", "same"]]))
+    def make(seeds, **changes):
+        settings = {"grids": GRIDS, "seeds": seeds, "pairs": [["better", "same"]], **changes}
+        study = load_study(recipe(**settings))
         for place in places(study):
             names = list(CHANCES)
             seed = 10 * place.seed + names.index(place.variant.name)
@@ -77,6 +78,20 @@ def test_the_values_of_every_problem_give_the_means_and_tests_again(finished, tm
     by_seed = (values[test.first] - values[test.second]).groupby("seed").mean()
     assert test.difference == pytest.approx(by_seed.mean(), abs=1e-5)
     assert test.p == pytest.approx(stats.ttest_1samp(by_seed, 0).pvalue, rel=1e-3)
+
+
+def test_models_are_tested_at_the_ks_of_the_recipe(finished, tmp_path):
+    recipe = finished([1, 2, 3], ks=[2, 8])
+    study = write_study(recipe, places(recipe))
+    assert {test.measure.k for test in (*study.leaders, *study.differences)} == {2, 8}
+    assert [(test.first, test.measure.name) for test in study.pairs] == [
+        ("better", "max@2"),
+        ("better", "max@8"),
+    ]
+    table = pd.read_csv(tmp_path / "out" / PROBLEM_VALUES)
+    values = table[table.metric == "max@k"].groupby(["model", "seed"])["8"].mean()
+    difference = (values["better"] - values["same"]).mean()
+    assert study.pairs[1].difference == pytest.approx(difference, abs=1e-5)
 
 
 def test_a_problem_with_too_few_samples_has_no_value(finished, tmp_path):

@@ -20,6 +20,7 @@ from maxatk.statistics.tests import FEWEST_SEEDS
 
 BASE = "base"
 ALPHA = 0.05
+DEFAULT_KS = (1, 128)  # at which models are tested
 Over: TypeAlias = Literal["problems", "seeds", "seeds and problems"]
 SPEAKS_OF: Mapping[Over, str] = {  # what the interval and the p of a difference speak of
     "problems": "other problems, these trainings",

@@ -14,7 +14,7 @@ from maxatk.evaluation.load import ResultsSource
 from maxatk.evaluation.results import METRICS
 from maxatk.notebook import data_frame, html_table
 from maxatk.report.benchmarks import sources_by_benchmark
-from maxatk.report.comparison import ALPHA, Comparison
+from maxatk.report.comparison import ALPHA, DEFAULT_KS, Comparison
 from maxatk.report.comparison_tables import row_of_test, score_rows
 from maxatk.report.decision import Decision, decide
 from maxatk.report.paired_tests import Measure, PairedTest
@@ -25,8 +25,6 @@ from maxatk.statistics.tests import wilcoxon
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DEFAULT_KS = (1, 128)
 
 
 @dataclasses.dataclass(frozen=True)

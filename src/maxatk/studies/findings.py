@@ -16,8 +16,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.evaluation.selection_note import selection_note
 from maxatk.folders import known, read_training
-from maxatk.report.comparison import ALPHA, Comparison, Over, Run, pooled
-from maxatk.report.model_comparison import DEFAULT_KS
+from maxatk.report.comparison import ALPHA, DEFAULT_KS, Comparison, Over, Run, pooled
 from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.reading import Reading, load_comparison
 from maxatk.studies.front import Front
@@ -121,17 +120,19 @@ def build_study(
     *,
     title: str,
     pairs: Sequence[tuple[str, str]] = (),
+    ks: Sequence[int] = DEFAULT_KS,
     front: Front | None = None,
 ) -> Study:
     """Return the study of models whose comparison is that of `pooled_models`.
 
-    Best against second best and every model against the baseline are tested for both metrics at
-    k = 1 and 128, the `pairs` for max@k, by every stored score too. Raises InvalidValueError for
-    the name of no model.
+    Best against second best and every model against the baseline are tested for both metrics at the
+    `ks`, the `pairs` for max@k, by every stored score too: see `Comparison.shown_ks` for a k that
+    not all models have. Raises InvalidValueError for the name of no model.
     """
-    ks = comparison.shown_ks(DEFAULT_KS)
-    measures = [Measure("", metric, k) for metric in METRICS for k in ks]
-    rewarded = [Measure("", metric, k) for metric in ("max@k", *comparison.selections) for k in ks]
+    tested_ks = comparison.shown_ks(ks)
+    rewards = ("max@k", *comparison.selections)
+    measures = [Measure("", metric, k) for metric in METRICS for k in tested_ks]
+    rewarded = [Measure("", metric, k) for metric in rewards for k in tested_ks]
     leaders = []
     for measure in measures:
         best, second, *_ = comparison.ranked(measure.metric, measure.k)

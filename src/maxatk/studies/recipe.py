@@ -14,7 +14,7 @@ from maxatk.check import is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
-from maxatk.report.comparison import BASE
+from maxatk.report.comparison import BASE, DEFAULT_KS
 from maxatk.settings import apply_overrides, from_mapping, read_extended
 from maxatk.studies.variants import Variant, pairs_of, variants_of
 
@@ -68,6 +68,8 @@ class StudyRecipe:
             settings are the same; the folder `work` in `out` if not given.
         baseline: The model that the others are compared to.
         pairs: Two levels each, tested against each other where all other levels are the same.
+        ks: The k at which models are tested; the largest that the samples allow in place of a
+            larger one.
         checkpoints: The optimizer steps after which every training is evaluated, which makes them
             the axis `steps`. The last is the end of the training.
         front: How the best rate and checkpoint of every method are chosen and compared.
@@ -84,6 +86,7 @@ class StudyRecipe:
     work: str | None = None
     baseline: str = BASE
     pairs: list[list[str]] = dataclasses.field(default_factory=list)
+    ks: list[int] = dataclasses.field(default_factory=lambda: list(DEFAULT_KS))
     checkpoints: list[int] = dataclasses.field(default_factory=list)
     front: FrontSettings | None = None
 
@@ -104,6 +107,8 @@ class StudyRecipe:
         in_range = all(0 <= seed < _SEEDS for seed in self.seeds)
         allowed = f"different whole numbers from 0, below {_SEEDS}"
         require(different and in_range, "seeds", allowed, self.seeds)
+        whole = len(self.ks) > 0 and all(is_whole(k, 1) for k in self.ks)
+        require(whole, "ks", "whole numbers from 1", self.ks)
 
     def _check_folders(self) -> None:
         out = Path(self.out).resolve()

@@ -111,14 +111,23 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
 def write_stage_names(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     """Write what people call the folders of the stages, beside those of studies that share them."""
     path = study.work_folder / STAGE_NAMES
-    names = read_json(path) if path.is_file() else {}
+    names: dict[str, str] = {}
     for place in everywhere:
         for part, stage in place.chain.items():
-            model = place.variant.name
-            if part in TRAININGS and study.checkpoints:  # they share their training
-                model = place.variant.training_name
-            names[stage] = f"{part} {model}, seed {place.seed}"
-    write_json(path, names)
+            # Of models that share a stage the first gives it its name.
+            names.setdefault(stage, _called(place, part, checkpoints=bool(study.checkpoints)))
+    names_before = read_json(path) if path.is_file() else {}
+    write_json(path, {**names_before, **names})
+
+
+def _called(place: Place, part: str, *, checkpoints: bool) -> str:
+    """Return what people call the stage of one part of a chain."""
+    if part == "mini":  # from which every model of the seed starts
+        return f"mini, seed {place.seed}"
+    model = place.variant.name
+    if part in TRAININGS and checkpoints:  # they share their training
+        model = place.variant.training_name
+    return f"{part} {model}, seed {place.seed}"
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:

@@ -37,7 +37,9 @@ def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
     comparison = pooled_models(places, baseline=recipe.baseline)
     front = _front(recipe, places, comparison)
     pairs = recipe.paired_names()
-    study = build_study(places, comparison, title=recipe.title, pairs=pairs, front=front)
+    study = build_study(
+        places, comparison, title=recipe.title, pairs=pairs, ks=recipe.ks, front=front
+    )
     write_tables(study, out / "tables")
     write_problem_values(comparison, study.seeds, out)
     write_json(out / RESULTS, study.to_json())
