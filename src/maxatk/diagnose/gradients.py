@@ -42,6 +42,19 @@ class Pool:
     rewards: FloatArray
 
 
+@dataclasses.dataclass(frozen=True)
+class _Gradients:
+    """Of one problem: its gradients, and those that `METHODS_COMPARED` estimate from groups.
+
+    `aims` (2, D) are the gradients of max@1 and max@k. `means` (methods, D) are the means over
+    groups, `squares` (methods,) the mean squared lengths of the gradient of a group.
+    """
+
+    aims: FloatArray
+    means: FloatArray
+    squares: FloatArray
+
+
 def gradient_tables(
     folder: str | Path,
     *,
@@ -69,7 +82,34 @@ def gradient_tables(
     whole("n", n, 2)
     whole("prompts", prompts, 2)
     require(2 <= k <= n, "k", f"from 2 to n ({n}) with gradients", k)
-    settings = read_json(Path(folder) / MANIFEST)["settings"].get("model", {})
+    settings = _model_settings(folder)
+    prompt = from_mapping(PromptSettings, settings.get("prompt", {}), where="prompt")
+    tokenizer = load_tokenizer(settings["model"], prompt=prompt)
+    encode = functools.partial(prompt_ids, tokenizer, settings=prompt)
+    chosen = pools(folder, encode, problems=prompts, samples=_MOST_SAMPLES)
+    if len(chosen) < 2:
+        raise DataError(f"{folder}: has {len(chosen)} problems whose rewards differ; needs 2")
+    model, parameters = _opened(settings["model"])
+    gradients = []
+    for done, pool in enumerate(chosen, start=1):
+        scores = scores_of(model, parameters, tokenizer, pool)
+        gradients.append(_problem_gradients(pool.rewards, scores, n, k))
+        if progress is not None:
+            progress(done, len(chosen))
+    passes_from = passing_reward(folder)
+    solved = np.array([(pool.rewards >= passes_from).mean() for pool in chosen])
+    aims = np.array([of_problem.aims for of_problem in gradients])
+    means = np.array([of_problem.means for of_problem in gradients])
+    squares = np.array([of_problem.squares for of_problem in gradients])
+    return {
+        "agreement": list(_agreement(aims, solved)),
+        "noise": list(_noise(means, squares, n, k)),
+    }
+
+
+def _model_settings(folder: str | Path) -> dict[str, Any]:
+    """Return the settings of the model that sampled a run, if it is a local one that is here."""
+    settings: dict[str, Any] = read_json(Path(folder) / MANIFEST)["settings"].get("model", {})
     if settings.get("name") not in ("hf", "vllm"):
         raise DataError(f"{folder}: gradients need a run that a local model sampled")
     # Only a model in a folder has the hash of its weights: a path may be relative to another place.
@@ -78,38 +118,21 @@ def gradient_tables(
             f"{folder}: was sampled by the model in {settings['model']!r}, which is no folder "
             "here; run this where eval ran"
         )
-    prompt = from_mapping(PromptSettings, settings.get("prompt", {}), where="prompt")
-    tokenizer = load_tokenizer(settings["model"], prompt=prompt)
-    encode = functools.partial(prompt_ids, tokenizer, settings=prompt)
-    chosen = pools(folder, encode, problems=prompts, samples=_MOST_SAMPLES)
-    if len(chosen) < 2:
-        raise DataError(f"{folder}: has {len(chosen)} problems whose rewards differ; needs 2")
-    model, parameters = _opened(settings["model"])
-    aims = []  # of every problem: the gradients (2, D) of max@1 and max@k
-    means = []  # of every problem and method: the mean gradient (D,) over groups
-    squares = []  # and the mean squared length of the gradient of a group
-    for done, pool in enumerate(chosen, start=1):
-        scores = scores_of(model, parameters, tokenizer, pool)
-        aims.append([max_gradient(pool.rewards, None, scores, best_of) for best_of in (1, k)])
-        gram = scores @ scores.T  # |w @ scores|^2 = w @ gram @ w, without the D columns
-        weights = [
-            group_weights(pool.rewards, method, n, k, groups=_GROUPS) for method in METHODS_COMPARED
-        ]
-        means.append([of_method.mean(axis=0) @ scores for of_method in weights])
-        squares.append(
-            [
-                float(np.mean(np.sum((of_method @ gram) * of_method, axis=1)))
-                for of_method in weights
-            ]
-        )
-        if progress is not None:
-            progress(done, len(chosen))
-    passes_from = passing_reward(folder)
-    solved = np.array([(pool.rewards >= passes_from).mean() for pool in chosen])
-    return {
-        "agreement": list(_agreement(np.array(aims), solved)),
-        "noise": list(_noise(np.array(means), np.array(squares), n, k)),
-    }
+    return settings
+
+
+def _problem_gradients(rewards: FloatArray, scores: FloatArray, n: int, k: int) -> _Gradients:
+    """Return the gradients of one problem, whose samples have rewards (M,) and scores (M, D)."""
+    aims = [max_gradient(rewards, None, scores, best_of) for best_of in (1, k)]
+    gram = scores @ scores.T  # |w @ scores|^2 = w @ gram @ w, without the D columns
+    means = []
+    squares = []
+    for method in METHODS_COMPARED:
+        weights = group_weights(rewards, method, n, k, groups=_GROUPS)
+        means.append(weights.mean(axis=0) @ scores)
+        squared_lengths = np.sum((weights @ gram) * weights, axis=1)  # (groups,)
+        squares.append(squared_lengths.mean())
+    return _Gradients(np.array(aims), np.array(means), np.array(squares))
 
 
 def max_gradient(

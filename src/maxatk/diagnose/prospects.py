@@ -70,14 +70,7 @@ def prospects(
     for difference in differences:
         positive("difference", difference)
         seeds[difference] = pairs_needed(difference, _SEED_SPREAD)
-    tally = scores_of_folder(folder)
-    rewards, _ = tally.rewards(tally.problem_ids)
-    rewards = rewards[~np.isnan(rewards).all(axis=1)]
-    fewest = int((~np.isnan(rewards)).sum(axis=1).min()) if len(rewards) else 0
-    if fewest < 2:
-        raise DataError(
-            f"{folder}: the poorest problem has {fewest} samples with a reward, and a group needs 2"
-        )
+    rewards, fewest = _rewards_of(folder)
     sizes = [n for n in sorted(set(ns)) if n <= fewest]
     least = f"at most the samples with a reward of the poorest problem ({fewest})"
     require(bool(sizes), "n", least, tuple(ns))
@@ -86,6 +79,16 @@ def prospects(
     ks = check_ks(ks, fewest) or default_ks(max(fewest // 2, 1))
     chances = _chances(rewards, passing_reward(folder))
     suggestion = suggested(rewards, sizes, wanted)
+    needed = [
+        {
+            "difference": difference,
+            "k": k,
+            "problems": _problems_needed(difference, k, fewest, chances),
+            "seeds": seeds[difference],
+        }
+        for difference in differences
+        for k in ks
+    ]
     return {
         "problems": [{"problems": len(rewards), "samples": fewest}],
         "signal": list(_signal_rows(rewards, sizes, ks)),
@@ -93,18 +96,22 @@ def prospects(
         "weights": list(
             _weights(chances, suggestion["n"], max(suggestion["k"], suggestion["n"] // 2))
         ),
-        "needed": [
-            {
-                "difference": difference,
-                "k": k,
-                "problems": _problems_needed(difference, k, fewest, chances),
-                "seeds": seeds[difference],
-            }
-            for difference in differences
-            for k in ks
-        ],
+        "needed": needed,
         "suggestion": [suggestion],
     }
+
+
+def _rewards_of(folder: str | Path) -> tuple[FloatArray, int]:
+    """Return the rewards (P, N) of the problems that have one, and the samples of the poorest."""
+    tally = scores_of_folder(folder)
+    rewards, _ = tally.rewards(tally.problem_ids)
+    rewards = rewards[~np.isnan(rewards).all(axis=1)]
+    fewest = int((~np.isnan(rewards)).sum(axis=1).min()) if len(rewards) else 0
+    if fewest < 2:
+        raise DataError(
+            f"{folder}: the poorest problem has {fewest} samples with a reward, and a group needs 2"
+        )
+    return rewards, fewest
 
 
 def signal_chances(rewards: FloatArray, n: int, k: int) -> FloatArray:

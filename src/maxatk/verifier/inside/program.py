@@ -117,27 +117,14 @@ def _run_test(
     test: tuple[int, int, int],
     offset: int,
 ) -> tuple[int, bytes]:
-    size, kind, _ = test
-    for descriptor in STANDARD:
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.set_blocking(descriptor, True)
+    """Run one test, whose data begin at `offset` of the job file; return its end and its record."""
+    _, kind, _ = test
+    _empty_standard_files()
     start = request.clock()
     if kind == protocol.KIND_CHECK and isinstance(program, Program):
         ending, status, cpu, memory = checking.run_check(program, request, context, test, offset)
     else:
-        files = None
-        if kind == protocol.KIND_CHECKER:
-            files = checker_files.place(context.job, offset, context.checker_files)
-        elif size:
-            copy(context.job, offset, 0, size)
-            os.lseek(0, 0, os.SEEK_SET)
-        pid = syscalls.fork()
-        if pid == 0:
-            _become_test(program, request, context, test, files)
-        ending, status, cpu, memory = await_end(pid, request, context, start)
-        if files is not None:
-            files.close()
+        ending, status, cpu, memory = _run_in_fork(program, request, context, test, offset, start)
     wall = request.clock() - start
     request.count_idle(wall, cpu)
     if context.scratch:
@@ -151,13 +138,50 @@ def _run_test(
     if ending == protocol.EXITED and status == 0:  # of a failed test nobody compares the output
         sent = copy(1, 0, context.results, out_size)
     request.output_left -= sent
-    excerpt = 0
-    if kind == protocol.KIND_CHECK:
-        excerpt = copy(context.complaints, 0, context.results, protocol.STDERR_BYTES // 2)
+    excerpt = _send_excerpt(context, err_size, checked=kind == protocol.KIND_CHECK)
+    return ending, protocol.RESULT.pack(status, ending, cpu, wall, memory, sent, excerpt)
+
+
+def _empty_standard_files() -> None:
+    for descriptor in STANDARD:
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.set_blocking(descriptor, True)
+
+
+def _run_in_fork(
+    program: Program | Native,
+    request: Request,
+    context: Context,
+    test: tuple[int, int, int],
+    offset: int,
+    start: float,
+) -> tuple[int, int, float, int]:
+    """Run one test in a process of its own; return how it ended, its status, CPU and memory."""
+    size, kind, _ = test
+    files = None
+    if kind == protocol.KIND_CHECKER:
+        files = checker_files.place(context.job, offset, context.checker_files)
+    elif size:
+        copy(context.job, offset, 0, size)
+        os.lseek(0, 0, os.SEEK_SET)
+    pid = syscalls.fork()
+    if pid == 0:
+        _become_test(program, request, context, test, files)
+    ending = await_end(pid, request, context, start)
+    if files is not None:
+        files.close()
+    return ending
+
+
+def _send_excerpt(context: Context, err_size: int, *, checked: bool) -> int:
+    """Send what a checker complained of and what a test wrote to stderr; return the bytes sent."""
+    sent = 0
+    if checked:
+        sent = copy(context.complaints, 0, context.results, protocol.STDERR_BYTES // 2)
         os.ftruncate(context.complaints, 0)
         os.lseek(context.complaints, 0, os.SEEK_SET)
-    excerpt += copy(2, 0, context.results, min(err_size, protocol.STDERR_BYTES - excerpt))
-    return ending, protocol.RESULT.pack(status, ending, cpu, wall, memory, sent, excerpt)
+    return sent + copy(2, 0, context.results, min(err_size, protocol.STDERR_BYTES - sent))
 
 
 def _become_test(

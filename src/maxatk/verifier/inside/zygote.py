@@ -41,7 +41,7 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
     uid = int(arguments[0])
     folder, modules, kind, libraries = arguments[1:5]
     descriptors = [int(text) for text in arguments[5:]]
-    requests, replies, job, results = descriptors
+    requests, replies, _, _ = descriptors
     supervise.die_with_the_host()
     if folder:
         sys.path.append(os.path.realpath(folder))
@@ -55,6 +55,21 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
         from maxatk.verifier.inside import native  # not in others, where it makes forks slower
 
         library_folders = native.preload([path for path in libraries.split(":") if path])
+    context, layers = _isolated(uid, stack, descriptors, library_folders)
+    layers.update(selftest.run(context))
+    if layers["fork_limit"] is not True:
+        context.program_filter = None
+    warm.rehearse(context)
+    gc.collect()
+    gc.freeze()
+    os.write(replies, repr(layers).encode() + b"\n")
+    _serve(context, requests, replies)
+
+
+def _isolated(
+    uid: int, stack: int, descriptors: list[int], library_folders: list[str]
+) -> tuple[supervise.Context, isolate.Layers]:
+    """Isolate this process; return what its programs are handed, and which layers hold."""
     machine = os.uname().machine
     paths = isolate.library_paths(library_folders)
     with open("/proc/self/statm") as file:
@@ -73,6 +88,7 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
     )
     confined = layers["scratch_folder"] is True
     first = layers["pid_namespace"] is True
+    _, _, job, results = descriptors
     context = supervise.Context(
         job,
         results,
@@ -85,14 +101,7 @@ def main(stack: int, arguments: list[str]) -> NoReturn:
         context.scratch = scratch.place(paths)
         context.checker_files = files_of[given_files.CHECKER_FOLDER]
         (context.object_file,) = files_of[given_files.OBJECT_FOLDER]
-    layers.update(selftest.run(context))
-    if layers["fork_limit"] is not True:
-        context.program_filter = None
-    warm.rehearse(context)
-    gc.collect()
-    gc.freeze()
-    os.write(replies, repr(layers).encode() + b"\n")
-    _serve(context, requests, replies)
+    return context, layers
 
 
 def _serve(context: supervise.Context, requests: int, replies: int) -> NoReturn:
