@@ -96,6 +96,32 @@ def test_rows_that_say_their_turn_are_in_its_order_wherever_they_stand(tmp_path)
     assert sample.reached == {1: 0.0, 2: 1.0}
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [{}, {"rollout": None}, {"turn": None, "step": 2}, {"sample": 0}],
+    ids=["no rollout", "an empty rollout", "a mapped turn", "a sample of several rows"],
+)
+def test_a_turn_of_no_rollout_is_refused_and_is_no_sample(tmp_path, columns):
+    """Each of four turns of two rollouts counted as a sample that had taken one turn."""
+    rows = [
+        {"problem_id": "p", "turn": turn, "reward": reward, **columns}
+        for turn, reward in ((1, 0.0), (2, 1.0), (1, 0.5), (2, 0.0))
+    ]
+    write_jsonl(tmp_path / "log.jsonl", rows)
+    mapping = {"turn": "step"} if "step" in columns else {}
+    message = r"log.jsonl:1: field 'turn': . without a rollout, .*; --map rollout=FIELD"
+    with pytest.raises(DataError, match=message):
+        read_log(tmp_path / "log.jsonl", mapping=mapping)
+
+
+def test_a_column_called_turn_may_be_the_number_of_turns(tmp_path):
+    pairs = ((4, 1), (2, 0))
+    rows = [{"problem_id": "p", "turn": turn, "reward": reward} for turn, reward in pairs]
+    write_jsonl(tmp_path / "log.jsonl", rows)
+    samples = read_log(tmp_path / "log.jsonl", mapping={"turns": "turn"})
+    assert [(s.turn, s.turns, s.reached) for s in samples] == [(None, 4, {4: 1}), (None, 2, {2: 0})]
+
+
 def test_a_lone_success_in_four_rows_counts_once(tmp_path, capsys):
     """The case of the issue: max@4 of 8 is 0.5, and 0.894 where rows are counted."""
     rows = [{"problem_id": "p", "rollout": "a", "reward": 1.0} for _ in range(4)]

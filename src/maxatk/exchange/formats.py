@@ -48,6 +48,8 @@ def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             missing = f"field {name!r}: is missing; got {', '.join(sorted(map(str, row)))}"
             raise DataError(f"{missing}; --map {name}=FIELD says which it is")
     paths = {name: name for name in log.MAPPED if name in row and name not in mapping}
+    if mapping.get("turns") == "turn":
+        paths.pop("turn", None)  # that column has the number of turns
     paths |= {"problem_id": mapping.get("problem_id", "problem_id")}
     columns = log.numbers(row, without=(*log.MAPPED, *mapping.values()))
     return [log.sample_at(row, paths, columns)]

@@ -58,12 +58,18 @@ def one_sample(rows: Sequence[LogRow], rule: str | None) -> LogRow:
     the order of the log. Rows without a reward have no say in its reward. `rule` is None where all
     others must have the same, else one of `RolloutReward`.
 
-    Raises DataError for rewards that differ, without a rule.
+    Raises DataError for rewards that differ, without a rule, and for a turn of no rollout.
     """
     if len(rows) == 1 and rows[0].turn is None and rows[0].turns is None:
         return rows[0]  # as nearly all rows of large files
     rows = _in_order_of_turns(rows)
     first = rows[0]
+    if first.turn is not None and first.rollout is None:
+        raise DataError(
+            f"field 'turn': {first.turn} without a rollout, so that every turn would count as a "
+            "sample; --map rollout=FIELD says whose turn a row is, or --map turns=turn that this "
+            "is the number of turns"
+        )
     reward = _reward(rows, rule)
     reached = first.reached or reached_by(rows, reward, rule)
     if len(rows) == 1:
