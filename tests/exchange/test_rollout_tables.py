@@ -4,6 +4,7 @@ import json
 import random
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.outside_rewards import read_rewards, score_rewards
 from maxatk.exchange import read_log
 from maxatk.jsonl import write_jsonl
+from maxatk.training.rows import Rows
 
 METRICS = ("max@k", "pass@k")
 
@@ -74,6 +76,39 @@ def test_splitting_rollouts_changes_no_metric(tmp_path, rewards, seed, rule):
         assert of_whole.keys() == of_parts.keys()
         for k, values in of_whole.items():
             assert of_parts[k] == pytest.approx(values, nan_ok=True)
+
+
+@hypothesis.settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(
+    rollouts=st.lists(
+        st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=1, max_size=4), min_size=2
+    ),
+    rule=st.sampled_from(["last", "sum", None]),
+)
+def test_a_log_and_a_training_give_a_rollout_the_same_reward(tmp_path, rollouts, rule):
+    """Turns without a reward among them, which said nothing in one and all in the other."""
+    if rule is None:  # all that are rewarded have one reward
+        rollouts = [
+            [None if r is None else float(n % 2) for r in of] for n, of in enumerate(rollouts)
+        ]
+    rows = [
+        {"problem_id": "p", "rollout": number, "reward": reward}
+        for number, of_rollout in enumerate(rollouts)
+        for reward in of_rollout
+    ]
+    hypothesis.assume(any(row["reward"] is not None for row in rows))
+    write_jsonl(tmp_path / "log.jsonl", rows)
+    mapping = {} if rule is None else {"rollout_reward": rule}
+    log = read_rewards(tmp_path / "log.jsonl", mapping=mapping)
+    names = [row["rollout"] for row in rows]
+    trained = Rows(["p"] * len(rows), len(rollouts), names, rule)
+    of_training = trained.groups(np.array([row["reward"] for row in rows], float), k=1).rewards
+    of_log = np.array([[score.reward for score in log.scores]], float)
+    np.testing.assert_array_equal(of_training, of_log)
 
 
 def test_rows_that_say_their_turn_are_in_its_order_wherever_they_stand(tmp_path):

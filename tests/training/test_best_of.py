@@ -156,12 +156,13 @@ def test_a_sample_without_a_reward_has_none_and_the_others_sum_to_0():
     assert values[2] == pytest.approx(4 * 0.25)
 
 
-def test_a_turn_without_a_reward_has_the_value_of_its_rollout():
-    """A reward function that scores a rollout at its last turn alone trains on all its turns."""
-    rewards = [None, None, 1.0, None, 0.25, 0.5, None]
+@pytest.mark.parametrize("rule", ["last", "sum", None])
+def test_a_turn_without_a_reward_has_the_value_of_its_rollout(rule):
+    """A reward function that scores a rollout at one of its turns alone trains on all its turns."""
+    rewards = [None, None, 1.0, 0.25, None, 0.5, None]
     rollouts = [0, 0, 0, 1, 1, 2, 3]
     shown = trainer(scale_rewards="none")
-    reward = best_of(of(rewards), k=1, rollouts="rollout", rollout_reward="last")
+    reward = best_of(of(rewards), k=1, rollouts="rollout", rollout_reward=rule)
     values = call(reward, ["a"] * 7, rollout=rollouts, log_metric=shown.log_metric)
     of_rollouts = 4 * advantages([[1.0, 0.25, 0.5, np.nan]], "bon_centred", 1)[0]
     expected = [*of_rollouts[[0, 0, 0, 1, 1, 2]].tolist(), None]  # the last has no reward at all

@@ -57,7 +57,8 @@ def advantages(
             its group, where a rollout has several rows. n counts rollouts, every row gets its
             rollout's advantage, and the log ratio of a rollout is the sum over its rows.
         rollout_reward: Which reward, score and answer a rollout has where its rows differ: those of
-            the "last" row, or the "sum" of the rewards; None refuses rows that differ.
+            the "last" row, or the "sum" of the rewards; None refuses rows that differ. Rows without
+            a reward have no say in it.
         form: "ppo" leaves out the sample's own ratio, by which a surrogate multiplies;
             "reinforce" has it, for a loss -A_i log pi(y_i).
         clamp: Bound on |rho - 1|; None leaves the ratios as they are.

@@ -63,13 +63,21 @@ class RolloutLayout:
         return np.where(self._is_row, first_of_group + self.rollout_of_row, 0)
 
     def rewards(self, values: Any) -> FloatArray:
-        """Return the rewards as one a rollout, (P, n): the sum over its rows where that is asked.
+        """Return the rewards as one a rollout, (P, n), NaN where no row has one.
 
-        Otherwise a rollout has the reward that `rows` gives it.
+        Rows without a reward have no say in it: a turn need not have one. It is the sum of the
+        others where that is asked for, else the last of them, and these may differ only where the
+        reward "last" was asked for.
         """
-        return (
-            self.sums("rewards", values) if self.reward == "sum" else self.rows("rewards", values)
-        )
+        table = self.of_rows.rows("rewards", values)
+        have_say = self._is_row & ~np.isnan(table)
+        if self.reward is None:
+            self._refuse_unequal("rewards", table, have_say)
+        if self.reward != "sum":
+            return self._last(table, have_say, np.nan)
+        sums = np.where(np.isnan(self._last(table, have_say, np.nan)), np.nan, 0.0)
+        np.add.at(sums.reshape(-1), self._cells[have_say], table[have_say])
+        return sums
 
     def sums(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards summed over each rollout, (P, n).
@@ -88,15 +96,15 @@ class RolloutLayout:
         """
         table = self.of_rows.rows(field, values)
         if self.reward != "last":
-            self._refuse_unequal(field, table)
-        return self._last(table, np.nan)
+            self._refuse_unequal(field, table, self._is_row)
+        return self._last(table, self._is_row, np.nan)
 
     def codes(self, field: str, values: Any) -> Places:
         """Return a column of hashable values as one small integer a rollout, (P, n)."""
         table = self.of_rows.codes(field, values)
         if self.reward != "last":
-            self._refuse_unequal(field, table.astype(np.float64))
-        return self._last(table, -1)
+            self._refuse_unequal(field, table.astype(np.float64), self._is_row)
+        return self._last(table, self._is_row, -1)
 
     def of_samples(self, values: FloatArray) -> Any:
         """Return values of the rollouts (P, n) as those of their rows, in the rewards' form."""
@@ -111,18 +119,23 @@ class RolloutLayout:
         wanted = f"{needed} rollouts"
         warn_of_small(self.of_rows, self.sizes, wanted, needed, effect, depth=depth + 1)
 
-    def _last(self, table: npt.NDArray[Any], padding: float) -> npt.NDArray[Any]:
-        """Return the value of the last row of each rollout, in the order of the rewards."""
+    def _last(
+        self, table: npt.NDArray[Any], rows: npt.NDArray[np.bool_], padding: float
+    ) -> npt.NDArray[Any]:
+        """Return the value of the last of some rows of each rollout, in the order of the rewards.
+
+        `rows` (P, rows) says of which; a rollout without any has the padding.
+        """
         last = np.full((len(self.sizes), self.width), padding, dtype=table.dtype)
         # Of several values for one place NumPy keeps the last.
-        last.reshape(-1)[self._cells[self._is_row]] = table[self._is_row]
+        last.reshape(-1)[self._cells[rows]] = table[rows]
         return last
 
-    def _refuse_unequal(self, field: str, table: FloatArray) -> None:
-        """Raise InvalidValueError where rows of one rollout have different values."""
-        of_rollout = self._last(table, np.nan).ravel()[self._cells]
+    def _refuse_unequal(self, field: str, table: FloatArray, rows: npt.NDArray[np.bool_]) -> None:
+        """Raise InvalidValueError where some rows of one rollout have different values."""
+        of_rollout = self._last(table, rows, np.nan).ravel()[self._cells]
         both_unknown = np.isnan(table) & np.isnan(of_rollout)
-        unequal = self._is_row & (table != of_rollout) & ~both_unknown
+        unequal = rows & (table != of_rollout) & ~both_unknown
         if not unequal.any():
             return
         group, row = np.argwhere(unequal)[0]
