@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import maxatk
@@ -26,6 +27,7 @@ from train.enumerated import (
 pytest.importorskip("trl.experimental.async_grpo.packing", reason="needs TRL 1.16")
 pytest.importorskip("aiohttp", reason="TRL's worker needs aiohttp")
 
+from trl.chat_template_utils import qwen3_chat_template
 from trl.experimental.async_grpo.async_rollout_worker import (
     AsyncRolloutWorker,
     RolloutGroup,
@@ -393,3 +395,54 @@ def test_another_way_to_score_groups_is_refused(tiny, tmp_path):
     worker = types.SimpleNamespace(_loop_cls=AsyncRolloutWorker._loop_cls)
     with pytest.raises(InvalidValueError, match=r"rollout_worker: .*divides by their deviation"):
         make(settings(tmp_path), rollout_worker=worker)
+
+
+TALKS = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 4)
+
+NO_CONVERSATIONS = {
+    "texts": (
+        {"train_dataset": Dataset.from_list([{"prompt": "1"}] * 4)},
+        TEMPLATE,
+        "train_dataset: prompt: must be lists of messages, .* got 'string'",
+    ),
+    "no chat template": ({}, None, "processing_class: must be a tokenizer with a chat template"),
+    "replies that nobody can read": (
+        {},
+        TEMPLATE,
+        "processing_class: must be a tokenizer with a response_template, .*: Unrecognized chat",
+    ),
+}
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["given", "of the model"])
+@pytest.mark.parametrize(
+    ("changes", "template", "message"), NO_CONVERSATIONS.values(), ids=NO_CONVERSATIONS
+)
+def test_what_makes_no_conversation_is_refused_before_the_weights(
+    broken_weights, tmp_path, changes, template, message, given
+):
+    tokenizer = AutoTokenizer.from_pretrained(broken_weights)
+    tokenizer.chat_template = template
+    if given:
+        changes = {**changes, "processing_class": tokenizer}
+    else:
+        tokenizer.save_pretrained(broken_weights)
+    with pytest.raises(InvalidValueError, match=message):
+        start(broken_weights, tmp_path, **changes)
+
+
+def test_conversations_with_replies_that_can_be_read_are_taken(broken_weights, tmp_path):
+    with_templates(broken_weights, broken_weights)
+    with pytest.raises(SafetensorError):
+        start(broken_weights, tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(broken_weights)
+    tokenizer.chat_template, tokenizer.response_template = qwen3_chat_template, None
+    with pytest.raises(SafetensorError):
+        start(broken_weights, tmp_path, processing_class=tokenizer)
+    assert tokenizer.response_template is None  # which is left to TRL
+
+
+def start(folder, tmp_path, *, train_dataset=TALKS, **others):
+    return MaxAtKAsyncTrainer(
+        str(folder), rewards_of_ids, settings(tmp_path / "out"), train_dataset, **others
+    )

@@ -33,6 +33,8 @@ with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip inst
     from trl.experimental.async_grpo.packing import TreeRow
     from trl.trainer.utils import disable_dropout_in_model
 
+    from maxatk.train.asynchronous_checks import by_name, check_conversations
+
 __all__ = ["MaxAtKAsyncConfig", "MaxAtKAsyncTrainer", "MaxAtKRolloutLoop"]
 
 # What the rows of a group carry in the metrics, the only field that TRL hands on unread.
@@ -176,8 +178,9 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
     Takes the arguments of TRL's AsyncGRPOTrainer. A correction sets the advantages in every
     micro-batch, from the ratios pi_theta / pi_sampled of whole conversations. Dropout is off.
 
-    Raises InvalidValueError for settings of another class, a reward of `maxatk.best_of`, and a
-    `rollout_worker` that scores groups by itself, since TRL's divides by the deviation.
+    Raises InvalidValueError, before the weights are loaded, for settings of another class, a reward
+    of `maxatk.best_of`, a `rollout_worker` that scores groups by itself, since TRL's divides by the
+    deviation, and without one for prompts and a tokenizer of which TRL makes no conversations.
     """
 
     def __init__(
@@ -199,6 +202,8 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
                 f"rollout_worker: {type(rollout_worker).__name__} scores groups by itself (TRL's "
                 "divides by their deviation); allowed: None, or a _loop_cls of MaxAtKRolloutLoop"
             )
+        if rollout_worker is None:
+            check_conversations(args, by_name(model, reward_funcs, args, *more, **others))
         self._learner = Learner(args.objective)
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)
