@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset, IterableDataset
 from peft import PromptTuningConfig
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, ProcessorMixin
 
 from maxatk import best_of
 from maxatk.errors import InvalidValueError
@@ -104,6 +104,19 @@ def test_messages_are_taken_where_a_template_or_a_function_reads_them(start, bro
     templated.save_pretrained(broken_weights)
     with pytest.raises(SafetensorError):
         start({"train_dataset": TALKS})
+
+
+class TextProcessor(ProcessorMixin):
+    attributes = ("tokenizer",)
+    tokenizer_class = "AutoTokenizer"
+
+
+def test_a_processor_without_a_template_is_refused_by_the_name_of_its_tokenizer(
+    start, broken_weights
+):
+    processor = TextProcessor(AutoTokenizer.from_pretrained(broken_weights))
+    with pytest.raises(InvalidValueError, match=r"must be texts with '.*broken', whose tokenizer"):
+        start({"train_dataset": TALKS, "processing_class": processor})
 
 
 PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_reward)])

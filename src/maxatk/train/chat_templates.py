@@ -26,8 +26,9 @@ def refuse_without_template(
         return
     processing = arguments.get("processing_class") or _processing_of(config, arguments["model"])
     if processing.chat_template is None:
+        tokenizer = getattr(processing, "tokenizer", processing)  # a processor has no name
         raise InvalidValueError(
-            f"{of_messages[0]}: prompt: must be texts with {processing.name_or_path!r}, whose "
+            f"{of_messages[0]}: prompt: must be texts with {tokenizer.name_or_path!r}, whose "
             "tokenizer has no chat template, got lists of messages; allowed as well: a "
             "processing_class that has a chat template"
         )
