@@ -4,6 +4,7 @@ import collections
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
@@ -232,6 +233,31 @@ def test_what_a_rollout_function_adds_reaches_the_rewards_of_every_draw(model_fo
         np.testing.assert_allclose(rewards.numpy(), rows["completion_ids"][:, 0].numpy() / 40)
 
 
+def test_a_column_that_a_reward_logs_is_of_the_completions_that_were_kept(model_folder, tmp_path):
+    calls = []
+
+    def logging(prompts, completions, log_extra, **_):
+        calls.append(len(prompts))
+        log_extra("text", completions)
+        if len(calls) > 1:  # a function need not log at every call
+            log_extra("prompt of later calls", prompts)
+        return silent_for_some(prompts, completions)
+
+    trainer = make(
+        model_folder, tmp_path, logging, max_steps=1, per_device_train_batch_size=16,
+        max_prompt_draws=20, log_completions=True,
+    )  # fmt: skip
+    trainer.train()
+    assert len(calls) > 1, "nothing was drawn again"
+    (file,) = (tmp_path / "completions").iterdir()
+    table = pd.read_parquet(file)
+    assert table["text"].tolist() == table["completion"].tolist()
+    later = table["prompt of later calls"].notna()
+    assert later.any()
+    assert not later.all()
+    assert (table["prompt of later calls"] == table["prompt"])[later].all()
+
+
 def test_an_evaluation_draws_each_prompt_once(model_folder, tmp_path):
     reward = Counting(always)
     trainer = make(model_folder, tmp_path, reward)
@@ -276,6 +302,7 @@ def draws_of(names, signal, size):
                 rows=list(rows),
                 prompts=list(rows),
                 generated=generated,
+                logged={"column": list(rows)},
                 scored=scored,
                 signal=signal.copy(),
                 group_size=size,
@@ -303,6 +330,7 @@ def test_lists_of_a_process_and_scores_of_all_hold_the_same_groups(data):
         assert draw.scored.texts == of_processes == draw.scored.last_texts == draw.scored.tests
         assert (draw.scored.scores == scores_of(of_processes)).all()
         assert draw.rows == draw.prompts == draw.generated[0] == draw.generated[5]["extra"]
+        assert draw.rows == draw.logged["column"]
         for place, group in enumerate(draw.rows[::size]):
             name = group.rsplit(" ", 1)[0]
             replaced = name != names[process][place]

@@ -204,6 +204,7 @@ class RolloutTrainer(GRPOTrainer):
             drawn += fresh.signal.size
             drawn_with_signal += int(fresh.signal.sum())
             kept.take(fresh, process=self.accelerator.process_index)
+        self._pending_extra_logs.update(kept.logged)
         metrics = self._metrics["train"]
         metrics["prompts/drawn"].append(float(drawn))
         metrics["prompts/with_signal"].append(drawn_with_signal / drawn)
@@ -233,12 +234,15 @@ class RolloutTrainer(GRPOTrainer):
             for row, value in zip(rows, columns, strict=False):
                 row[name] = value
         scored = self._score(rows, prompts, completions, ids)
+        logged = dict(self._pending_extra_logs)  # of the rows of this draw alone
+        self._pending_extra_logs.clear()
         groups = self._batch_of(scored)
         signal = groups.have_signal(groups.advantages(self._learner.objective))
         return Draw(
             rows=rows,
             prompts=prompts,
             generated=generated,
+            logged=logged,
             scored=scored,
             signal=signal.reshape(self.accelerator.num_processes, -1),
             group_size=groups.size,

@@ -80,6 +80,7 @@ class Draw:
     rows: list[Any]  # of the data set, one a completion
     prompts: list[Any]
     generated: tuple[Any, ...]  # what TRL's `_generate` returned
+    logged: dict[str, list[Any]]  # what reward functions logged of the rows, by column
     scored: Scored  # of all processes, one after the other
     signal: np.ndarray  # (processes, groups of each), whether a group has one
     group_size: int
@@ -104,6 +105,10 @@ class Draw:
         """Put a fresh group into the lists of this process."""
         for name in ("rows", "prompts", "generated"):
             put_rows(getattr(self, name), getattr(fresh, name), to, source, self.group_size)
+        for column in {**self.logged, **fresh.logged}:  # a function need not log at every call
+            values = self.logged.setdefault(column, [None] * len(self.rows))
+            others = fresh.logged.get(column, [None] * len(fresh.rows))
+            put_rows(values, others, to, source, self.group_size)
 
     def _put_scores(self, fresh: Scored, *, to: slice, source: slice) -> None:
         """Put the rows of a fresh group over those of a group of this draw."""
