@@ -258,6 +258,24 @@ def test_a_column_that_a_reward_logs_is_of_the_completions_that_were_kept(model_
     assert (table["prompt of later calls"] == table["prompt"])[later].all()
 
 
+def test_a_reward_that_failed_at_the_first_draw_alone_is_in_the_log(model_folder, tmp_path):
+    first = set()
+
+    def broken_at_first(prompts, completions, **_):
+        first.update(prompts[:1] if not first else [])
+        if first & set(prompts):
+            raise RuntimeError("no judge for this one")
+        return text_reward(completions)
+
+    part = RewardPart("function", "own.py:first", function=broken_at_first, on_error="drop")
+    trainer = make(model_folder, tmp_path, Reward([part]), max_steps=1, max_prompt_draws=20)
+    trainer.train()
+    row = trainer.state.log_history[0]
+    assert row["prompts/drawn"] > 2, "nothing was drawn again"
+    assert row["frac_without_reward"] == 0
+    assert row["frac_reward_failed"] > 0
+
+
 def test_an_evaluation_draws_each_prompt_once(model_folder, tmp_path):
     reward = Counting(always)
     trainer = make(model_folder, tmp_path, reward)

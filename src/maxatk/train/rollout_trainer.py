@@ -23,7 +23,7 @@ from maxatk.train.reward_arguments import place_of_selection
 from maxatk.train.rollout_batch import RolloutBatch, Scored
 from maxatk.train.scoring import Scoring
 from maxatk.train.signal_groups import Draw, marking_part, more_prompts
-from maxatk.train.verdicts import tests_of
+from maxatk.train.verdicts import log_outcomes, tests_of
 from maxatk.training import Learner
 from maxatk.verifier import CodeReward, quick_turns
 
@@ -179,6 +179,8 @@ class RolloutTrainer(GRPOTrainer):
         ):
             scores = super()._calculate_rewards(rows, prompts, completions, ids)
         self._scoring.refuse_infinite(scores)
+        for reward in self.reward_funcs:
+            log_outcomes(self._mode_metrics, reward, self.accelerator)
         ends = (*self._ends, self._tokenizer.pad_token_id)
         masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
         return Scored(

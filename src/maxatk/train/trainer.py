@@ -43,7 +43,6 @@ from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller
 from maxatk.train.shared_prompts import SharedPasses
 from maxatk.train.start_checks import check_trl
-from maxatk.train.verdicts import log_outcomes
 from maxatk.training import Step, TrainingRecord, ratio_values
 from maxatk.training.groups import in_groups
 from maxatk.training.keys import SILENT
@@ -193,8 +192,6 @@ class MaxAtKTrainer(ResumingTrainer):
         of_all_processes = step.advantages.reshape(-1)
         _set_advantages(output, of_all_processes[self._rows_here(output)])
         self._log_values(step.metrics)
-        for reward in self.reward_funcs:
-            log_outcomes(self._mode_metrics, reward, self.accelerator)
         # TRL has logged its own advantages for its table of completions.
         logged = self._logs["advantages"]
         for _ in range(min(len(of_all_processes), len(logged))):
