@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
@@ -89,6 +90,23 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
     assert (out / TRAIN_RECORD).stat().st_mtime_ns == before
     recipe["reward"] = "binary"
     with pytest.raises(InvalidValueError, match="reward: 'continuous' in the folder"):
+        run(recipe)
+
+
+def test_a_run_of_other_weights_in_a_folder_of_the_same_name_is_not_left_alone(recipe, tmp_path):
+    """The base model was trained anew in its folder: what was made of the old one is no result."""
+    base = shutil.copytree(recipe["model"], tmp_path / "base")
+    recipe["model"] = str(base)
+    run(recipe)
+    model = AutoModelForCausalLM.from_pretrained(base)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 1
+    model.save_pretrained(base)
+    message = (
+        r"model: '.*base with the weights (\w+)' in the folder, '.*base with the weights (?!\1)"
+    )
+    with pytest.raises(InvalidValueError, match=message):
         run(recipe)
 
 

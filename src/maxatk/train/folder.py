@@ -46,12 +46,16 @@ def finished(out: Path, recipe: Any) -> bool:
     if not has_ended and folders.last_checkpoint(out) is None:
         return False  # nothing of that training was kept, so that any other may take its place
     before = record.get("recipe", {})
-    weights = fingerprint(recipe.model)
-    if weights is not None and weights == record.get("weights"):
-        before = {**before, "model": recipe.model}  # whatever the folder was called
     now = dataclasses.asdict(recipe)
     longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
     extended = {**before, "trainer": {**(before.get("trainer") or {}), **longer}}
+    started_from = record.get("weights")
+    weights = fingerprint(recipe.model)
+    if started_from is not None and weights is not None:  # which tell models apart, not their names
+        extended["model"] = f"{before.get('model')} with the weights {started_from}"
+        now["model"] = f"{recipe.model} with the weights {weights}"
+        if weights == started_from:
+            extended["model"] = now["model"]
     folders.refuse_other_settings(out, extended, now)
     if longer and folders.last_checkpoint(out) is None:
         raise InvalidValueError(
