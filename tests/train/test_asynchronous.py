@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import maxatk
 from maxatk.errors import InvalidValueError
+from maxatk.training import Objective
 from train.conftest import text_reward
 from train.enumerated import (
     gradient_of_max_at_k,
@@ -395,6 +396,34 @@ def test_another_way_to_score_groups_is_refused(tiny, tmp_path):
     worker = types.SimpleNamespace(_loop_cls=AsyncRolloutWorker._loop_cls)
     with pytest.raises(InvalidValueError, match=r"rollout_worker: .*divides by their deviation"):
         make(settings(tmp_path), rollout_worker=worker)
+
+
+class OwnWorker(AsyncRolloutWorker):
+    _loop_cls = MaxAtKRolloutLoop
+
+
+@pytest.mark.parametrize(
+    ("field", "of_worker"),
+    [
+        ("objective", {"objective": Objective(method="bon_loo1", k=3)}),
+        ("objective", {}),
+        ("num_generations", {"num_generations": 8}),
+    ],
+)
+def test_a_worker_of_other_settings_is_refused(tiny, tmp_path, field, of_worker):
+    """Its advantages would be those of another k, method or size, and nothing would tell."""
+    config = settings(tmp_path, method="bon_loo1", num_generations=4, per_device_train_batch_size=4)
+    if field == "num_generations":
+        of_worker = {**of_worker, "objective": config.objective}
+    with pytest.raises(InvalidValueError, match=f"rollout_worker: {field}: must be that of the"):
+        MaxAtKAsyncTrainer(
+            tiny,
+            rewards_of_ids,
+            config,
+            Dataset.from_list([{"prompt": []}]),
+            rollout_worker=OwnWorker(**of_worker),
+            weight_transfer=NoTransfer(),
+        )
 
 
 TALKS = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 4)

@@ -179,8 +179,8 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
     micro-batch, from the ratios pi_theta / pi_sampled of whole conversations. Dropout is off.
 
     Raises InvalidValueError, before the weights are loaded, for settings of another class, a reward
-    of `maxatk.best_of`, a `rollout_worker` that scores groups by itself, since TRL's divides by the
-    deviation, and without one for prompts and a tokenizer of which TRL makes no conversations.
+    of `maxatk.best_of`, a `rollout_worker` that scores groups by itself or for other settings, and
+    without one for prompts and a tokenizer of which TRL makes no conversations.
     """
 
     def __init__(
@@ -196,13 +196,9 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             raise InvalidValueError(f"args: must be a MaxAtKAsyncConfig, got {type(args).__name__}")
         check_processes(args)
         refuse_best_of(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
-        loop_class = getattr(rollout_worker, "_loop_cls", object)
-        if rollout_worker is not None and not issubclass(loop_class, MaxAtKRolloutLoop):
-            raise InvalidValueError(
-                f"rollout_worker: {type(rollout_worker).__name__} scores groups by itself (TRL's "
-                "divides by their deviation); allowed: None, or a _loop_cls of MaxAtKRolloutLoop"
-            )
-        if rollout_worker is None:
+        if rollout_worker is not None:
+            _check_worker(rollout_worker, args)
+        else:
             check_conversations(args, by_name(model, reward_funcs, args, *more, **others))
         self._learner = Learner(args.objective)
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
@@ -280,6 +276,25 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         )
         for name, value in logged.items():
             self._metrics["train"][name].append(value)
+
+
+def _check_worker(worker: Any, config: MaxAtKAsyncConfig) -> None:
+    """Refuse a worker whose groups have the advantages of TRL, or of other settings."""
+    loop_class = getattr(worker, "_loop_cls", object)
+    if not issubclass(loop_class, MaxAtKRolloutLoop):
+        raise InvalidValueError(
+            f"rollout_worker: {type(worker).__name__} scores groups by itself (TRL's "
+            "divides by their deviation); allowed: None, or a _loop_cls of MaxAtKRolloutLoop"
+        )
+    settings = getattr(worker, "_loop_kwargs", None)  # of TRL's class; others have what they like
+    if settings is None:
+        return
+    objective = settings.get("objective")
+    allowed = f"that of the settings, {config.objective}"
+    require(objective == config.objective, "rollout_worker: objective", allowed, objective)
+    size = settings.get("num_generations", config.num_generations)
+    allowed = f"that of the settings, {config.num_generations}"
+    require(size == config.num_generations, "rollout_worker: num_generations", allowed, size)
 
 
 @dataclasses.dataclass
