@@ -44,3 +44,16 @@ def test_two_columns_of_one_name_are_refused_by_it(data):
     joined = pd.concat([data, data[["score"]]], axis=1)
     with pytest.raises(DataError, match=r"data: 2 columns are named 'score'; every column needs"):
         frame(joined, problem="task", reward="score")
+
+
+def test_rows_that_are_parts_of_rollouts_are_refused_and_not_counted():
+    """The same table counts each rollout once where it is a file."""
+    data = pd.DataFrame({"task": ["a"] * 4, "score": [0, 1, 0, 0], "rollout": [0, 0, 1, None]})
+    with pytest.raises(DataError, match=r"'rollout': 2 rows of '0.*' of 'a' would count as 2 sam"):
+        frame(data, problem="task", reward="score")
+    with pytest.raises(DataError, match="column 'turn' without a column 'rollout'"):
+        frame(data.rename(columns={"rollout": "turn"}), problem="task", reward="score")
+    of_one_row = frame(data.assign(rollout=[0, 1, 2, None]), problem="task", reward="score")
+    assert of_one_row.per_problem.samples == (4,)
+    two_tasks = data.assign(task=list("abab"))
+    assert frame(two_tasks, problem="task", reward="score").per_problem.samples == (2, 2)

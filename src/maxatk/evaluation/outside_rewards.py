@@ -146,7 +146,8 @@ def frame(
     2, 4, ..., and `threshold` is the reward from which a sample passes.
 
     Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row,
-    no reward, two columns of one name).
+    no reward, two columns of one name, a column `rollout` or `turn` that says that several rows are
+    one sample).
     """
     pandas = sys.modules.get("pandas")  # who has a frame has imported it
     is_frame = pandas is not None and isinstance(data, pandas.DataFrame)
@@ -167,11 +168,30 @@ def frame(
         sample.sample = counts[sample.problem_id]
         counts[sample.problem_id] += 1
         rows.append(sample)
+    _refuse_parts(data.drop(columns=[problem, reward]), [row.problem_id for row in rows])
     if all(row.reward is None for row in rows):
         raise DataError(f"data: column {reward!r} holds no rewards")
     source = {"frame": {"problem": problem, "reward": reward}}
     rewards = OutsideRewards(rows, sorted(counts, key=natural), source)
     return rewards.results(ks=more_ks, threshold=threshold)
+
+
+def _refuse_parts(columns: pd.DataFrame, problem_ids: Sequence[str]) -> None:
+    """Raise DataError where the columns beside the rewards say that rows are parts of samples."""
+    allowed = "allowed: one row a sample, or the frame as a file, which `maxatk score` reads"
+    if "rollout" not in columns:
+        if "turn" in columns:
+            raise DataError(f"data: column 'turn' without a column 'rollout'; {allowed}")
+        return
+    is_named = columns["rollout"].notna()
+    names = zip(problem_ids, columns["rollout"].astype(str), strict=True)
+    counts = Counter(name for name, named in zip(names, is_named, strict=True) if named)
+    for (problem_id, rollout), rows in counts.items():
+        if rows > 1:
+            raise DataError(
+                f"data: column 'rollout': {rows} rows of {rollout!r:.80} of {problem_id!r:.80} "
+                f"would count as {rows} samples; {allowed}"
+            )
 
 
 def is_rewards(path: Path) -> bool:
