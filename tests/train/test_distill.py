@@ -12,6 +12,7 @@ from trl import SFTConfig
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD
+from maxatk.models import PromptSettings, prompt_ids
 from maxatk.settings import from_mapping
 from maxatk.train import DistillRecipe, distill, plan_distillation
 from maxatk.train.distill import WeightedSFTTrainer, config_of, sft_dataset
@@ -75,6 +76,31 @@ def test_the_end_token_is_learned_whatever_a_program_ends_in():
     learned = sft_dataset([row], fast)[0]
     assert learned["input_ids"] == [1, 0, fast.eos_token_id]
     assert learned["labels"] == [-100, 0, fast.eos_token_id]
+
+
+CHAT = "{{ order }}{% for m in messages %} {{ m['content'] }}\n{% endfor %}"
+
+
+def test_the_prompts_that_are_learned_are_those_that_were_sampled_from(model_folder, tmp_path):
+    """With a system turn and arguments of the chat template, as `enable_thinking` is one."""
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    tokenizer.chat_template = CHAT
+    settings = PromptSettings(system="sum", template_arguments={"order": "cut"})
+    row = {
+        "prompt": [{"role": "user", "content": "1 2"}],
+        "completion": [{"role": "assistant", "content": "3"}],
+        "weight": 1.0,
+    }
+    trainer = WeightedSFTTrainer(
+        model=str(model_folder),
+        args=SFTConfig(str(tmp_path), **TRAINER, remove_unused_columns=False, disable_tqdm=True),
+        processing_class=tokenizer,
+        train_dataset=sft_dataset([row], tokenizer, settings),
+    )
+    learned = trainer.train_dataset[0]
+    sampled_from = prompt_ids(tokenizer, "1 2", settings)
+    assert sampled_from != prompt_ids(tokenizer, "1 2", PromptSettings(system="sum"))
+    assert learned["input_ids"][: len(sampled_from)] == sampled_from
 
 
 @pytest.mark.parametrize("batch", [4, 2])

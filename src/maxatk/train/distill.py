@@ -24,7 +24,7 @@ from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.evaluation.run import evaluate
 from maxatk.evaluation.store import read_records
 from maxatk.exchange.export import Exported, sft_rows
-from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
+from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
@@ -175,12 +175,11 @@ def _round(
         )
     with quiet_libraries():
         tokenizer = load_tokenizer(model, prompt=drawing.prompt)
-        turns_before = drawing.prompt.turns_before
         trainer = WeightedSFTTrainer(
             model=model,
             args=config_of(recipe, out),
             processing_class=tokenizer,
-            train_dataset=sft_dataset(rows, tokenizer, before=turns_before),
+            train_dataset=sft_dataset(rows, tokenizer, drawing.prompt),
             peft_config=lora_config(recipe.peft),
         )
         if progress:
@@ -189,24 +188,29 @@ def _round(
 
 
 def sft_dataset(
-    rows: Sequence[Mapping[str, Any]], tokenizer: Any, *, before: Sequence[Mapping[str, str]] = ()
+    rows: Sequence[Mapping[str, Any]], tokenizer: Any, prompt: PromptSettings | None = None
 ) -> Dataset:
     """Return rows of `sft_rows` as TRL reads them, with weights of the mean 1.
 
-    With a chat template a row has turns, `before` in front of them; without one it has the tokens
-    of the text and their labels.
+    With a chat template a row has turns, and what the template gets, as `prompt` says of those that
+    were sampled from; without one it has the tokens of the text and their labels.
     """
+    prompt = prompt or PromptSettings()
+    of_template: dict[str, Any] = {}
+    if prompt.template_arguments:
+        of_template = {"chat_template_kwargs": dict(prompt.template_arguments)}
     mean = sum(row["weight"] for row in rows) / len(rows)
     dataset_rows = []
     for row in rows:
         weight = {"weight": row["weight"] / mean}
         if tokenizer.chat_template is not None:
-            turns = {"prompt": [*before, *row["prompt"]], "completion": row["completion"]}
-            dataset_rows.append({**turns, **weight})
+            turns = [*prompt.turns_before, *row["prompt"]]
+            conversation = {"prompt": turns, "completion": row["completion"]}
+            dataset_rows.append({**conversation, **of_template, **weight})
         else:
-            prompt = row["prompt"][0]["content"]
-            completion = row["completion"][0]["content"]
-            dataset_rows.append({**_labelled_tokens(prompt, completion, tokenizer), **weight})
+            asked = row["prompt"][0]["content"]
+            answered = row["completion"][0]["content"]
+            dataset_rows.append({**_labelled_tokens(asked, answered, tokenizer), **weight})
     return Dataset.from_list(dataset_rows)
 
 
