@@ -123,6 +123,11 @@ def file_digest(path: Path, *, first: int | None = None) -> str:
     return digest.hexdigest()
 
 
+def digest_if_file(path: str | None) -> str | None:
+    """Return the digest of the file of that name, None where there is none, as of a benchmark."""
+    return file_digest(Path(path)) if path and Path(path).is_file() else None
+
+
 def refuse_other_settings(
     out: Path, before: Mapping[str, Any], now: Mapping[str, Any], *, hint: str = ""
 ) -> None:

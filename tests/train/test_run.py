@@ -103,8 +103,21 @@ def test_a_run_of_other_weights_in_a_folder_of_the_same_name_is_not_left_alone(r
         for weight in model.parameters():
             weight += 1
     model.save_pretrained(base)
+    message = r"model: '.*base with weights (\w+)' in the folder, '.*base with weights (?!\1)"
+    with pytest.raises(InvalidValueError, match=message):
+        run(recipe)
+
+
+def test_a_run_of_other_problems_in_a_file_of_the_same_name_is_not_left_alone(recipe, tmp_path):
+    problems = Path(shutil.copy(recipe["problems"], tmp_path / "mine.jsonl"))
+    recipe["problems"] = str(problems)
+    out = run(recipe)
+    moved = Path(shutil.move(problems, tmp_path / "moved.jsonl"))
+    assert run({**recipe, "problems": str(moved)}) == out
+    first, *others = moved.read_text().splitlines(keepends=True)
+    problems.write_text("".join([*others, first]))
     message = (
-        r"model: '.*base with the weights (\w+)' in the folder, '.*base with the weights (?!\1)"
+        r"problems: '.*mine.jsonl with problems_sha256 (\w+)' in the folder, '.*_sha256 (?!\1)"
     )
     with pytest.raises(InvalidValueError, match=message):
         run(recipe)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from maxatk.folders import file_digest
 from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint
 from maxatk.report.comparison import BASE
@@ -31,13 +30,7 @@ _TRAIN_FILE = "train.jsonl"  # of the built-in model
 _TEST_FILE = "test.jsonl"
 
 DigestOf: TypeAlias = Callable[[str | None], str | None]
-"""What returns the digest of a problems file: `problems_file_digest`, or one that remembers."""
-
-
-def problems_file_digest(problems: str | None) -> str | None:
-    """Return a digest of the bytes of a problems file, or None for a benchmark."""
-    path = Path(problems or "")
-    return file_digest(path) if path.is_file() else None
+"""What returns the digest of a problems file: `digest_if_file`, or one that remembers."""
 
 
 @dataclasses.dataclass

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from maxatk.evaluation.folder import RESULTS
-from maxatk.folders import STAGE_NAMES, read_json, write_json
-from maxatk.studies.chain import COMMANDS, DigestOf, chain_of, problems_file_digest
+from maxatk.folders import STAGE_NAMES, digest_if_file, read_json, write_json
+from maxatk.studies.chain import COMMANDS, DigestOf, chain_of
 from maxatk.studies.recipe import TRAININGS, WORK, StudyRecipe
 from maxatk.studies.stages import Stage
 from maxatk.studies.variants import Variant
@@ -44,7 +44,7 @@ class Place:
 
 def places(study: StudyRecipe) -> list[Place]:
     """Return every model of every seed, seed by seed."""
-    digest_of = functools.cache(problems_file_digest)  # of a file that all models may share
+    digest_of = functools.cache(digest_if_file)  # of a file that all models may share
     return [
         _place(study, variant, seed, digest_of)
         for seed in study.seeds

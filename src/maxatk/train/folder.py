@@ -24,6 +24,8 @@ from maxatk.writing import OutFolder
 ADAPTER = "adapter"
 """The folder of the adapter inside the folder of the trained model."""
 
+_CONTENT_KEYS = {"model": "weights", "problems": "problems_sha256"}  # of the record, by the setting
+
 
 def out_folder(recipe: Any, command: str) -> OutFolder:
     """Return the folder of the model that a recipe trains, as what `maxatk COMMAND` writes."""
@@ -49,13 +51,17 @@ def finished(out: Path, recipe: Any) -> bool:
     now = dataclasses.asdict(recipe)
     longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
     extended = {**before, "trainer": {**(before.get("trainer") or {}), **longer}}
-    started_from = record.get("weights")
-    weights = fingerprint(recipe.model)
-    if started_from is not None and weights is not None:  # which tell models apart, not their names
-        extended["model"] = f"{before.get('model')} with the weights {started_from}"
-        now["model"] = f"{recipe.model} with the weights {weights}"
-        if weights == started_from:
-            extended["model"] = now["model"]
+    contents = _contents(recipe)
+    for name, key in _CONTENT_KEYS.items():
+        content_before = record.get(key)
+        content = contents[key]
+        if content_before is None or content is None:
+            continue
+        # What is read tells models and problems apart, not what folders and files are called.
+        extended[name] = f"{before.get(name)} with {key} {content_before}"
+        now[name] = f"{now[name]} with {key} {content}"
+        if content == content_before:
+            extended[name] = now[name]
     folders.refuse_other_settings(out, extended, now)
     if longer and folders.last_checkpoint(out) is None:
         raise InvalidValueError(
@@ -63,6 +69,14 @@ def finished(out: Path, recipe: Any) -> bool:
             "save_strategy and save_steps say when one is kept"
         )
     return has_ended and not longer
+
+
+def _contents(recipe: Any) -> dict[str, str | None]:
+    """Return digests of what a recipe names, for its record: None for what is no local file."""
+    return {
+        "weights": fingerprint(recipe.model),
+        "problems_sha256": folders.digest_if_file(recipe.problems),
+    }
 
 
 def _longer(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +97,7 @@ def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
     main = trainer.is_world_process_zero()
     record = {
         "recipe": masked(dataclasses.asdict(recipe)),
-        "weights": fingerprint(recipe.model),
+        **_contents(recipe),
         "environment": environment(),
         **about,
     }
