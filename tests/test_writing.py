@@ -1,9 +1,12 @@
 """Nothing is lost: no file is written by two processes, and no folder that is somebody else's."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,7 +14,7 @@ import yaml
 from maxatk.errors import InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
-from maxatk.writing import LOCK, OutFolder, atomic_write, open_alone, write_text
+from maxatk.writing import LOCK, OutFolder, atomic_write, check_file, open_alone, write_text
 from processes import patience
 from tiny import one_thread, tiny_model  # noqa: F401
 
@@ -118,6 +121,10 @@ def test_a_path_of_another_kind_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InvalidValueError, match="must be a folder"):
         OutFolder(tmp_path / "file", "eval", ()).check()
+    with pytest.raises(InvalidValueError, match=r"out: '.*/file' is a file, and must be a folder"):
+        OutFolder(tmp_path / "file" / "a", "eval", ()).check()
+    with pytest.raises(InvalidValueError, match=r"--out: '.*/file' is a file, and must be"):
+        check_file("--out", tmp_path / "file" / "a")
     with pytest.raises(InvalidValueError, match="must be a file"):
         write_text(tmp_path / "folder", "")
     with pytest.raises(InvalidValueError, match="must be a folder"):
@@ -181,6 +188,14 @@ COMMANDS = {
     "mini": "mini {out}",
     "hub": "export judged --to hub --out {out}",
 }
+FILE_COMMANDS = {
+    "prepare": "problems prepare table --file p.jsonl --map prompt=prompt --out {out}.jsonl",
+    "check": "problems check p.jsonl --drop {out}.jsonl",
+    "select": "problems select judged --problems p.jsonl --out {out}.jsonl",
+    "problems export": "problems export p.jsonl --for verl --out {out}.parquet",
+    "export": "export judged --to jsonl --out {out}.jsonl",
+    "report": "report judged --out {out}.html",
+}
 READ_A_MODEL = [name for name in COMMANDS if name.startswith(("train", "distill", "eval", "study"))]
 
 
@@ -213,6 +228,41 @@ def test_no_command_writes_where_another_process_does(here, maxatk, other_proces
     assert done.returncode == 2
     assert "did not write" in done.stderr or "another process is writing there" in done.stderr
     assert [file.name for file in (here / "taken").iterdir()] == [LOCK]
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *FILE_COMMANDS])
+def test_a_place_where_nothing_can_be_written_is_refused_before_any_work(here, maxatk, name):
+    assert maxatk("score", "--rewards", "r1.jsonl", "--out", "judged").returncode == 0
+    command = {**COMMANDS, **FILE_COMMANDS}[name]
+    before = contents(here)
+    for out in ("/proc/maxatk", "/proc/maxatk/a"):  # where root may not write either
+        done = maxatk(*command.format(out=out).split())
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert re.search(r"(out|drop): nothing can be written to '/proc", done.stderr), done.stderr
+        assert "'/proc' takes no file" in done.stderr
+        assert contents(here) == before
+
+
+def test_no_device_is_replaced_by_a_file(here, maxatk):
+    assert maxatk("score", "--rewards", "r1.jsonl", "--out", "judged").returncode == 0
+    os.mkfifo(here / "pipe.jsonl")
+    for arguments in (
+        "export judged --to jsonl --out pipe.jsonl",
+        "problems select judged --problems p.jsonl --out pipe.jsonl",
+    ):
+        done = maxatk(*arguments.split())
+        assert done.returncode == 2
+        assert "--out: 'pipe.jsonl' is a device or a pipe, and must be a file" in done.stderr
+    assert (here / "pipe.jsonl").is_fifo()
+    with pytest.raises(InvalidValueError, match="is a device or a pipe"):
+        write_text(here / "pipe.jsonl", "")
+
+
+def test_what_a_folder_holds_is_looked_at_without_the_right_to_write_there():
+    out = OutFolder(Path("/proc/maxatk"), "mini", ())
+    out.check_content()
+    with pytest.raises(InvalidValueError, match="nothing can be written to '/proc/maxatk'"):
+        out.check()
 
 
 @pytest.mark.parametrize(

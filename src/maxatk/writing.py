@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -50,11 +51,10 @@ def open_alone(path: Path, *, buffering: int = -1) -> BinaryIO:
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield the path to write to; what is there replaces `path` whole if the block ends well.
 
-    The folder is made where it is missing. Raises InvalidValueError where `path` is a folder, and
-    where another process is writing the same file.
+    The folder is made where it is missing. Raises InvalidValueError where `path` is a folder or a
+    device, and where another process is writing the same file.
     """
-    if path.is_dir():
-        raise InvalidValueError(f"{path}: is a folder, and must be a file")
+    _refuse_other_kind(str(path), path)
     make_folder(path.parent)
     partial = path.with_name(path.name + _PARTIAL)
     if partial.is_symlink():
@@ -102,6 +102,11 @@ class OutFolder:
     reads: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
+        """Raise InvalidValueError as `check_content`, and where nothing can be written there."""
+        self.check_content()
+        _refuse_unwritable("out", self.path)
+
+    def check_content(self) -> None:
         """Raise InvalidValueError where the folder is not for this command; nothing is written."""
         for field, source in self.reads.items():
             if source is not None:
@@ -149,7 +154,7 @@ class OutFolder:
         """Say whether the command has begun to write here before."""
         try:
             return (self.path / LOCK).read_bytes() == self.command.encode()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
     def _refuse_overlap(self, field: str, source: Path) -> None:
@@ -168,10 +173,43 @@ class OutFolder:
             )
 
 
-def refuse_sources(field: str, out: Path, sources: Iterable[Path | str | None]) -> None:
-    """Raise InvalidValueError where the file `out` is one of those that are read."""
-    for source in sources:
+def check_file(field: str, out: Path, *, reads: Iterable[Path | str | None] = ()) -> None:
+    """Raise InvalidValueError where `out` is one of the files that are read, or cannot be written.
+
+    To be called before any work, by the `field` that names `out`; nothing is written.
+    """
+    for source in reads:
         if source is not None and out.resolve() == Path(source).resolve():
             raise InvalidValueError(
                 f"{field}: {str(out)!r} is read, and would be lost; name another file"
             )
+    _refuse_other_kind(f"{field}: {str(out)!r}", out)
+    _refuse_unwritable(field, out.parent)
+
+
+def _refuse_other_kind(called: str, path: Path) -> None:
+    """Raise InvalidValueError for what is there and no file: a device's place would be taken."""
+    if path.is_dir():
+        raise InvalidValueError(f"{called} is a folder, and must be a file")
+    if path.exists() and not path.is_file():
+        raise InvalidValueError(f"{called} is a device or a pipe, and must be a file")
+
+
+def _refuse_unwritable(field: str, folder: Path) -> None:
+    """Raise InvalidValueError unless a file can be made in a folder, or where it will be made.
+
+    Only an attempt tells: file systems and their rights know more reasons than modes of folders.
+    """
+    there = folder
+    try:
+        while not there.exists():
+            there = there.parent
+        if not there.is_dir():
+            raise InvalidValueError(f"{field}: {str(there)!r} is a file, and must be a folder")
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise InvalidValueError(
+            f"{field}: nothing can be written to {str(folder)!r}: {str(there)!r} takes no file "
+            f"({error.strerror}); name another place"
+        ) from None

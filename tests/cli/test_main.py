@@ -89,8 +89,8 @@ REFUSED = [
     (["select", "nowhere", "--by", "likelihood"], "run: 'nowhere' does not exist"),
     (["study", "."], "recipe: '.' is a folder; name a YAML file"),
     (["methods", "bon_loo"], "unknown value 'bon_loo'; allowed: any_k, bon_centred, bon_loo1"),
-    (["report", "nowhere", "--out", "x"], "nowhere: no such results file"),
-    (["report", "a", "b/a", "--out", "x"], "every run needs a name of its own"),
+    (["report", "nowhere", "--out", "x.html"], "nowhere: no such results file"),
+    (["report", "a", "b/a", "--out", "x.html"], "every run needs a name of its own"),
 ]
 
 

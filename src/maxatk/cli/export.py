@@ -12,10 +12,10 @@ from maxatk.evaluation.load import load_results, passing_reward, rewarded_scores
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
 from maxatk.exchange import export
-from maxatk.exchange.hub import write_hub
+from maxatk.exchange.hub import hub_folder, write_hub
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
-from maxatk.writing import refuse_sources
+from maxatk.writing import check_file
 
 
 def command(
@@ -43,7 +43,10 @@ def command(
         k: The k of best-of-k, for sft.
         draws: So many rows a problem in proportion to the weights, for sft without weights.
     """
-    refuse_sources("--out", out, run_files(run))
+    if to == "hub":
+        hub_folder(out).check()
+    else:
+        check_file("--out", out, reads=run_files(run))
     scores = rewarded_scores(run)
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     problem_of = {}

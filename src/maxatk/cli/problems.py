@@ -29,7 +29,7 @@ from maxatk.rewards.gold_answers import check_answers
 from maxatk.settings import apply_overrides
 from maxatk.verifier import VerifierSettings
 from maxatk.verl.dataset import write_parquet
-from maxatk.writing import refuse_sources
+from maxatk.writing import check_file
 
 _TESTS = 3  # of a problem that are shown
 _LONGEST = 1000  # characters of a text of a test that are shown
@@ -103,7 +103,7 @@ def check(
     """
     refuse_two_outputs(format, progress)
     if drop is not None:
-        refuse_sources("--drop", drop, [problems, checkers, solutions_file(problems)])
+        check_file("--drop", drop, reads=[problems, checkers, solutions_file(problems)])
     by_id = checked_problems(problems, {} if checkers is None else read_checkers(checkers))
     with verifier.open() as opened, progress_of("check", progress) as report:
         if not any(problem.tests for problem in by_id.values()):
@@ -150,6 +150,7 @@ def export(
         target: The trainer; verl reads parquet.
         out: The file to write.
     """
+    check_file("--out", out, reads=[problems])
     print(f"{out}: {write_parquet(read_problems(problems).values(), out)} problems")
 
 
@@ -181,7 +182,7 @@ def select(
             model never solved.
         max_max_at_k: Problems with this max@k or more are left out.
     """
-    refuse_sources("--out", out, [problems, *run_files(run)])
+    check_file("--out", out, reads=[problems, *run_files(run)])
     chosen = select_problems(run, problems, k=k, above=min_max_at_k, below=max_max_at_k)
     if not chosen:
         raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")

@@ -49,7 +49,9 @@ def command(
         samples: How many samples of every problem and run are shown; 0 leaves them out.
     """
     from maxatk.report import figure1, write_report  # need matplotlib, which --help does not
+    from maxatk.report.page import page_path
 
+    page = page_path(out)
     comparison = load_comparison(named_sources(results, map, reading), reading)
     for run in comparison.runs:  # before anything is written
         check_by(run.results.per_problem.meta or (), by)
@@ -57,19 +59,19 @@ def command(
         say_aside(f"note: {line}")
     write_report(
         comparison,
-        out,
+        page,
         title=title,
         curves=[_curve(name, folder) for name, folder in named_paths(train).items()],
         samples=samples,
     )
-    figure1(comparison, out.with_name(f"{out.stem}-figure1.{figure}"))
+    figure1(comparison, page.with_name(f"{page.stem}-figure1.{figure}"))
     tables = results_output({run.name: run.results for run in comparison.runs}, ks=reading.k, by=by)
     if format not in ("text", "json"):
         rows = tables["metrics"].rows
         tables = {
             metric: Output(rows, every_k(comparison, metric)) for metric in comparison.metrics
         }
-    emit(tables, format, text=f"report: {out}")
+    emit(tables, format, text=f"report: {page}")
 
 
 def _curve(name: str, folder: Path) -> dict[str, Any]:

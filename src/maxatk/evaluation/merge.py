@@ -71,12 +71,14 @@ def merge(run: str | Path, *, progress: Progress | None = None) -> Results:
     for part in parts[1:]:
         refuse_differences(parts[0].folder, parts[0].settings, part.settings)
     _refuse_gaps(out, parts)
+    folder = OutFolder(out, "merge", tuple(part.folder.name for part in parts))
+    folder.check()
     results = _results(out, parts, progress or (lambda _done, _total: None))
     # A run that scores a file leaves its samples there.
     names = [SAMPLES, SCORES] if "sampling" in parts[0].settings else [SCORES]
     for name in names:
         _refuse_loss(out / name, _lines(parts, name))
-    with OutFolder(out, "merge", tuple(part.folder.name for part in parts)).alone():
+    with folder.alone():
         _write(out, parts, names, results)
     return results
 

@@ -37,6 +37,11 @@ Interval: TypeAlias = tuple[float | None, float | None, float | None]
 """A mean and the ends of its interval, None where there is none."""
 
 
+def hub_folder(folder: Path) -> OutFolder:
+    """Return the folder that `write_hub` writes."""
+    return OutFolder(folder, "export --to hub", ("samples.jsonl",), foreign=_OF_OTHERS)
+
+
 def write_hub(
     folder: Path,
     rows: Sequence[Mapping[str, Any]],
@@ -60,8 +65,7 @@ def write_hub(
         entry = _entry(len(rows), metrics, source)
     if entry is not None:
         texts[f".eval_results/{source}.yaml"] = entry
-    marks = ("samples.jsonl",)
-    with OutFolder(folder, "export --to hub", marks, foreign=_OF_OTHERS).alone():
+    with hub_folder(folder).alone():
         write_jsonl(folder / "samples.jsonl", rows)
         for file, text in texts.items():
             write_text(folder / file, text)

@@ -35,10 +35,11 @@ def build_mini(
     out = Path(out)
     manifest = {"settings": dataclasses.asdict(settings)}
     folder = OutFolder(out, "mini", (MANIFEST,))
-    folder.check()
+    folder.check_content()
     if (out / MANIFEST).is_file():
         refuse_other_settings(out, read_json(out / MANIFEST), manifest)
         return
+    folder.check()
     # Before any file: what it needs may be missing.
     importlib.import_module("maxatk.mini.model")
     with folder.alone():

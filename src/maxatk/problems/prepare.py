@@ -35,7 +35,7 @@ from maxatk.problems.source import BadRows, Source
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress
 from maxatk.version import VERSION
-from maxatk.writing import atomic_write, refuse_sources
+from maxatk.writing import atomic_write, check_file
 
 CountTokens = Callable[[str], int]
 
@@ -130,7 +130,7 @@ def refuse_foreign_outputs(settings: PrepareSettings, out: str | Path) -> None:
     problems = outputs(out, settings.parts)
     written_before = out.with_suffix(_MANIFEST).exists() or out.with_suffix(_WORK).exists()
     for path in problems.values():
-        refuse_sources("out", path, [*settings.files, settings.checkers])
+        check_file("out", path, reads=[*settings.files, settings.checkers])
         if path.exists() and not written_before:
             raise InvalidValueError(
                 f"out: {str(path)!r} exists, and `maxatk problems prepare` did not write it; name "

@@ -21,7 +21,7 @@ from maxatk.report.problem_details import problem_details
 from maxatk.report.reading import Runs, comparison_of
 from maxatk.report.tables import counted, transposed
 from maxatk.version import VERSION
-from maxatk.writing import write_text
+from maxatk.writing import check_file, write_text
 
 
 def write_report(
@@ -41,8 +41,7 @@ def write_report(
     `load_comparison`.
     """
     whole("samples", samples, 0)
-    out = as_path("out", out_html)
-    require(out.suffix in (".html", ".htm"), "out", "a file that ends in .html", str(out))
+    out = page_path(out_html)
     several("curves", curves, "trainings")
     for curve in curves:
         is_training = isinstance(curve, Mapping) and {"name", "log_history"} <= curve.keys()
@@ -66,6 +65,14 @@ def write_report(
     )
     write_text(out, text)
     return out
+
+
+def page_path(out: str | Path) -> Path:
+    """Return the path of a page; raises InvalidValueError for another ending, as `check_file`."""
+    path = as_path("out", out)
+    require(path.suffix in (".html", ".htm"), "out", "a file that ends in .html", str(path))
+    check_file("out", path)
+    return path
 
 
 @functools.cache

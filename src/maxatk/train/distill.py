@@ -91,9 +91,10 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     """
     out = Path(recipe.out)
     folder = out_folder(recipe, "distill")
-    folder.check()
+    folder.check_content()
     if finished(out, recipe):
         return out
+    folder.check()
     _check(recipe)
     with alone_in(folder):
         model = recipe.model

@@ -63,9 +63,10 @@ def train(
     """
     out = Path(recipe.out)
     folder = out_folder(recipe, "train")
-    folder.check()
+    folder.check_content()
     if finished(out, recipe):
         return out
+    folder.check()
     config = check_settings(recipe)
     if config.use_vllm and importlib.util.find_spec("vllm") is None:
         raise MissingDependencyError(
