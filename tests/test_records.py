@@ -143,6 +143,7 @@ BAD_ROWS = {
     json.dumps({**GOOD, "tests": [{"inputs": "", "output": ""}]}): "did you mean 'input'",
     json.dumps({**GOOD, "id": 7}): "id: must be a string, got 7",
     json.dumps({**GOOD, "prompt": None}): "prompt: must be a string, got None",
+    json.dumps({**GOOD, "id": None}): "id: must not be empty",
     json.dumps({**GOOD, "time_limit_s": "2"}): "must be a finite number above 0, got '2'",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from maxatk.errors import (
+    DataError,
     InvalidValueError,
     MissingDependencyError,
     MissingFileError,
@@ -27,6 +28,12 @@ def require(holds: bool, field: str, allowed: str, value: object) -> None:
     """Raise InvalidValueError, `field: must be allowed, got value`, unless it `holds`."""
     if not holds:
         raise InvalidValueError(f"{field}: must be {allowed}, got {shown(value)}")
+
+
+def mapping(where: str, row: object) -> None:
+    """Raise DataError for what is no mapping, as an object of JSON is one."""
+    if not isinstance(row, Mapping):
+        raise DataError(f"{where}: must be an object, got {shown(row)}")
 
 
 def one_of(field: str, value: object, allowed: Collection[str]) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from maxatk.check import LARGEST, MOST_BYTES, MOST_SECONDS, is_number, require
+from maxatk.check import LARGEST, MOST_BYTES, MOST_SECONDS, is_number, mapping, require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.settings import refuse_unknown, typed
 
@@ -73,6 +73,7 @@ class TestCase:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> TestCase:
         """Return the test of a JSON object; null fields count as absent, unknown ones raise."""
+        mapping("test", row)
         refuse_unknown(row, list(cls.__dataclass_fields__), where="test")
         return cls(**{name: value for name, value in row.items() if value is not None})
 
@@ -162,13 +163,16 @@ class Problem:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Problem:
         """Return the problem of a JSON object; missing or unknown fields raise DataError."""
+        mapping("problem", row)
         refuse_unknown(row, list(cls.__dataclass_fields__), where="problem")
         for name in ("id", "prompt"):
             if name not in row:
                 raise DataError(f"problem: missing field {name!r}; got {sorted(row)}")
-        # null stands for an absent field, but for the prompt, which is then refused.
+        # null stands for an absent field, but for the two that are needed: they are then refused.
         fields = {
-            name: value for name, value in row.items() if value is not None or name == "prompt"
+            name: value
+            for name, value in row.items()
+            if value is not None or name in ("id", "prompt")
         }
         for name in ("tests", "visible_tests"):
             tests = fields.get(name, [])
@@ -229,6 +233,7 @@ class Sample:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
         """Return the sample of a JSON object, fields of other tools left out."""
+        mapping("sample", row)
         fields = {name: row[name] for name in cls.__slots__ if name in row}
         return typed(fields, cls, where="sample")
 
@@ -322,6 +327,7 @@ class Score:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
         """Return the score of a JSON object, fields of other tools left out."""
+        mapping("score", row)
         fields = {name: row[name] for name in cls.__slots__ if name in row}
         return typed(fields, cls, where="score")
 

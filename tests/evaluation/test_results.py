@@ -1,13 +1,16 @@
 import dataclasses
+import functools
 import json
 
 import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.results import Counts, Diversity, Mean, Results
+from maxatk.evaluation.load import load_results
+from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
 from maxatk.evaluation.tally import ScoreTally, build_results
-from maxatk.records import Outcome, Sample, Score
+from maxatk.records import Outcome, Problem, Sample, Score, TestCase
+from maxatk.studies.findings import STUDY_FORMAT, Study
 
 
 def score(problem_id, sample, reward, program=None):
@@ -161,3 +164,61 @@ def test_results_are_what_their_file_says():
 def test_a_damaged_value_is_named_with_its_file(change, message):
     with pytest.raises(DataError, match=rf"^r\.json: not a results object: .*{message}"):
         Results.from_json(damaged(change), place="r.json")
+
+
+@pytest.mark.parametrize("row", [5, None, "x", [], [1], True])
+@pytest.mark.parametrize(
+    "from_json",
+    [
+        TestCase.from_json,
+        Problem.from_json,
+        Sample.from_json,
+        Score.from_json,
+        Study.from_json,
+        functools.partial(Results.from_json, place="r.json"),
+    ],
+)
+def test_what_is_no_object_of_json_is_refused_as_data(from_json, row):
+    with pytest.raises(DataError, match=r"^(test|problem|sample|score|study|r\.json): must be an"):
+        from_json(row)
+
+
+def test_a_study_of_another_shape_is_refused_as_data():
+    with pytest.raises(DataError, match=r"study: .*title"):
+        Study.from_json({"format": STUDY_FORMAT})
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"metrics": 5}, "metrics: must be an object, got 5"),
+        ({"metrics": {"max@k": 5, "pass@k": 5}}, "metrics.max@k: must be an object, got 5"),
+        ({"per_problem": 5}, "per_problem: must be a PerProblem, got 5"),
+    ],
+)
+def test_results_made_of_other_parts_are_refused_as_data(field, message):
+    results = build_results(["a", "b"], SAMPLES, SCORES, manifest={})
+    with pytest.raises(DataError, match=message):
+        dataclasses.replace(results, **field)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"ids": 5}, "per_problem.ids: must be a list, got 5"),
+        ({"ids": None}, "per_problem.ids: must be a list, got None"),
+        ({"samples": 5}, "per_problem.samples: must be a list, got 5"),
+        ({"values": 5}, "per_problem.values: must be an object, got 5"),
+        ({"values": {"max@k": 5}}, "per_problem.max@k: must be an object, got 5"),
+        ({"values": {"max@k": {1: 5}}}, "per_problem.max@k.1: must be a list, got 5"),
+    ],
+)
+def test_columns_of_another_kind_are_refused_as_data(field, message):
+    with pytest.raises(DataError, match=message):
+        PerProblem(**field)
+
+
+def test_means_alone_are_no_results_to_compare():
+    row = {**damaged(lambda _: None), "per_problem": {}}
+    with pytest.raises(DataError, match="holds means alone, and no values of problems"):
+        load_results(row)

@@ -51,6 +51,8 @@ def load_results(
             passes = 1.0 if threshold is None else threshold
             return rewards.results(ks=ks, threshold=passes, column=column)
     results, folder = _stored(source)
+    if not results.ids:
+        raise DataError(f"{folder or 'results'}: holds means alone, and no values of problems")
     if _answers(results, ks, threshold, column):
         return results
     if folder is None or not (folder / SCORES).is_file():

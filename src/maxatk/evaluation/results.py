@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from maxatk.check import is_list, mapping, shown
 from maxatk.errors import DataError
 from maxatk.evaluation.folder import recorded
 from maxatk.folders import read_json
@@ -64,11 +65,17 @@ class PerProblem:
 
     def __post_init__(self) -> None:
         columns = {name: getattr(self, name) for name in PROBLEM_COLUMNS}
+        mapping("per_problem.values", self.values)
         for metric, by_k in self.values.items():
+            mapping(f"per_problem.{metric}", by_k)
             for k, column in by_k.items():
                 columns[f"{metric}.{k}"] = column
         for name, column in columns.items():
-            if column is not None and len(column) != len(self.ids):
+            if column is None and name != "ids":
+                continue
+            if not is_list(column):
+                raise DataError(f"per_problem.{name}: must be a list, got {shown(column)}")
+            if len(column) != len(self.ids):
                 raise DataError(
                     f"per_problem.{name}: must have an entry for each of the {len(self.ids)} "
                     f"problems, got {len(column)}"
@@ -181,9 +188,14 @@ class Results:
     manifest: dict[str, Any]
 
     def __post_init__(self) -> None:
+        mapping("metrics", self.metrics)
         for metric in METRICS:
             if not self.metrics.get(metric):
                 raise DataError(f"metrics.{metric}: is missing")
+        for metric, by_k in self.metrics.items():
+            mapping(f"metrics.{metric}", by_k)
+        if not isinstance(self.per_problem, PerProblem):
+            raise DataError(f"per_problem: must be a PerProblem, got {shown(self.per_problem)}")
         if not self.ids:
             return  # only means are known
         for metric, by_k in self.metrics.items():
@@ -264,6 +276,7 @@ class Results:
     @classmethod
     def from_json(cls, row: Mapping[str, Any], *, place: str) -> Results:
         """Return the results of a JSON object; raises DataError with place and field for others."""
+        mapping(place, row)
         columns = row.get("per_problem")
         if isinstance(columns, Mapping):
             fields = {name: columns[name] for name in PROBLEM_COLUMNS if name in columns}

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from maxatk.check import mapping
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
@@ -87,10 +88,14 @@ class Study:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Study:
-        """Return the study of a JSON object; raises DataError for another format."""
+        """Return the study of a JSON object; raises DataError for anything else."""
+        mapping("study", value)
         if value.get("format") != STUDY_FORMAT:
             raise DataError(f"study: format must be {STUDY_FORMAT}, got {value.get('format')!r}")
-        return msgspec.convert(value, cls)
+        try:
+            return msgspec.convert(value, cls)
+        except msgspec.ValidationError as error:
+            raise DataError(f"study: {error}") from error
 
 
 def pooled_models(places: Sequence[Place], *, baseline: str, choosing: bool = False) -> Comparison:
