@@ -6,9 +6,11 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation import frame
 from maxatk.report import CompareOptions, compare, write_report
 from maxatk.report.comparison import pooled
 from maxatk.report.decision import decide
@@ -93,6 +95,17 @@ def test_too_few_problems_are_said_with_how_many_would_do(make):
     assert "cannot tell" not in decide(load_comparison(many)).advice(8)
     same = {"base": few["base"], "again": few["base"]}
     assert "cannot tell" not in decide(load_comparison(same)).advice(8)
+
+
+def test_where_no_difference_could_be_found_six_problems_are_asked_for():
+    rewards = {"base": [0.1, 0.2, 0.3, 0.1, 0.3], "tuned": [0.5, 0.55, 0.75, 0.5, 0.75]}
+    rows = {
+        name: pd.DataFrame({"problem_id": [f"p{i}" for i in range(5)], "reward": values})
+        for name, values in rewards.items()
+    }
+    decision = decide(load_comparison({name: frame(table) for name, table in rows.items()}))
+    assert decision.tests[0].p == 2**-4
+    assert " 5 problems cannot tell: about 6 would show a difference of 0.410" in decision.advice(1)
 
 
 def test_a_difference_of_rounding_alone_is_none(make):

@@ -11,6 +11,7 @@ from scipy import stats
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import pass_at_k
 from maxatk.statistics.power import pairs_needed, problems_needed
+from maxatk.statistics.tests import paired_difference
 
 CHANCES = np.random.default_rng(0).beta(0.4, 1.6, 1000)  # of the table in the documents
 PAGE = Path(__file__).parents[2] / "docs" / "choose.md"
@@ -90,6 +91,14 @@ def test_more_samples_and_larger_differences_need_fewer_problems():
     for row in needed:
         assert row == sorted(row, reverse=True)
     assert all(small > large for small, large in zip(*needed, strict=True))
+
+
+@pytest.mark.parametrize("difference", [0.3, 0.5, 0.8])
+def test_no_fewer_problems_are_asked_for_than_the_test_needs(difference):
+    needed = problems_needed(difference, k=1, samples=64, chances=[0.05, 0.1, 0.2])
+    for problems, holds in ((needed, True), (needed - 1, needed > 6)):
+        better = np.linspace(difference, difference + 0.01, problems)[:, None]
+        assert (paired_difference(better, np.zeros_like(better)).p[0] <= 0.05) == holds
 
 
 def test_problems_nobody_solves_and_problems_everybody_solves_are_fine():

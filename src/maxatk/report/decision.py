@@ -13,6 +13,7 @@ from maxatk.report.paired_tests import PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.tables import mean_cell
 from maxatk.statistics.intervals import ROUNDING
 from maxatk.statistics.power import pairs_needed
+from maxatk.statistics.tests import fewest_problems
 
 _MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
 _MOST_NAMES = 4  # of models that a sentence lists
@@ -86,7 +87,10 @@ class Decision:
         if abs(difference) < ROUNDING:
             return ""
         deviation = float(differences.std(ddof=1))
-        needed = pairs_needed(max(abs(difference), _LEAST_DIFFERENCE * deviation), deviation)
+        needed = max(
+            pairs_needed(max(abs(difference), _LEAST_DIFFERENCE * deviation), deviation),
+            fewest_problems(self.alpha),
+        )
         if needed <= len(differences):
             return ""  # the correction for many tests has decided, not the number of problems
         count = f"about {needed:,}" if needed <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"

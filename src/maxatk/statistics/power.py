@@ -12,8 +12,10 @@ from maxatk.check import at_least, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import pass_at_k
 from maxatk.statistics.intervals import FloatArray, t_quantile
+from maxatk.statistics.tests import fewest_problems
 
-_QUANTILES = (1 - 0.05 / 2, 0.8)  # a two-sided test at the level 0.05, and its power
+_LEVEL = 0.05
+_QUANTILES = (1 - _LEVEL / 2, 0.8)  # a two-sided test at the level, and its power
 _SCATTER = 0.8  # of log odds: spreads differences as training did in the study of five seeds
 _MOST_PAIRS = 10**12  # beyond which quantiles of t, as exact as they are, no longer say how many
 _FARTHEST = 60.0  # a shift of log odds that leaves no chance but 0 and 1
@@ -69,6 +71,7 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
         Var_p[(1 - p)^k - (1 - q)^k] + E_p[noise(p) + noise(q)],
 
     for the first model's chance p and the second's q to solve a problem. The second's are `_moved`.
+    It is never below six, the fewest problems with which `paired_difference` has a p of 0.05.
 
     Raises InvalidValueError for a k above the samples, chances outside [0, 1], a
     difference that no shift of the log odds makes, and as `pairs_needed`.
@@ -82,7 +85,7 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
     true_differences = (1 - of_first) ** k - (1 - of_second) ** k
     noise = _noise(of_first, k, samples) + _noise(of_second, k, samples)
     variance = float(true_differences.var() + noise.mean())
-    return pairs_needed(difference, math.sqrt(variance))
+    return max(pairs_needed(difference, math.sqrt(variance)), fewest_problems(_LEVEL))
 
 
 def _moved(chances: FloatArray, difference: float, k: int) -> FloatArray:

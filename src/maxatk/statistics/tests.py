@@ -83,6 +83,11 @@ def smallest_sign_flip_p(moved: npt.ArrayLike) -> FloatArray:
     return smallest
 
 
+def fewest_problems(alpha: float) -> int:
+    """Return the fewest problems that differ for which `smallest_sign_flip_p` is at most alpha."""
+    return 1 + math.ceil(-math.log2(alpha))
+
+
 def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
     """Return the p of Wilcoxon's signed-rank test of `values` against `baseline`, two-sided.
 
