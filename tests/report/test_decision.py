@@ -14,6 +14,7 @@ from maxatk.evaluation import frame
 from maxatk.report import CompareOptions, compare, write_report
 from maxatk.report.comparison import pooled
 from maxatk.report.decision import decide
+from maxatk.report.notices import notices
 from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import winners
 from maxatk.statistics.power import pairs_needed
@@ -260,17 +261,61 @@ def test_the_page_of_several_seeds_says_of_whom_the_test_speaks(seeds, tmp_path)
         pooled_over([more, *by_seed[1:]])
 
 
-def test_a_best_model_that_is_below_on_the_problems_in_common_beats_nobody(results):
-    easy = copy.deepcopy(results["base"])
-    for values in easy["per_problem"]["max@k"].values():
-        values[:] = [0.9 - 0.001 * i if i < 10 else None for i in range(len(values))]
-    for result in easy["metrics"]["max@k"].values():
-        result["mean"] = 0.99
-    full = copy.deepcopy(results["same"])
-    for values in full["per_problem"]["max@k"].values():
-        values[:] = [1.0] * 10 + [0.0] * (len(values) - 10)
-    result = decide(load_comparison({"easy": easy, "full": full}))
-    assert result.leaders[1] == ("easy", "full")
+def with_values(result, value_of):
+    """Return results whose problem i has the value value_of(i) of max@k at every k."""
+    row = copy.deepcopy(result)
+    for k, values in row["per_problem"]["max@k"].items():
+        values[:] = map(value_of, range(len(values)))
+        known = [value for value in values if value is not None]
+        mean = sum(known) / len(known) if known else None
+        row["metrics"]["max@k"][k].update(mean=mean, problems=len(known))
+    return row
+
+
+def test_models_are_ranked_on_the_problems_that_all_have(results):
+    easy = with_values(results["base"], lambda i: 0.9 - 0.001 * i if i < 10 else None)
+    full = with_values(results["same"], lambda i: 0.999 if i < 10 else 0.0)
+    comparison = load_comparison({"easy": easy, "full": full})
+    means = [run.metric("max@k", 8).mean for run in comparison.runs]
+    assert means[0] > means[1]  # over other problems
+    decision = decide(comparison)
+    assert decision.leaders == dict.fromkeys(KS, ("full",))
+    assert decision.sentences == [
+        "For every N from 1 to 128: full.",
+        "full is above easy for every N from 1 to 128.",
+    ]
+    assert decision.advice(8).startswith("For N = 8 take full: its best of 8 is worth 0.")
+    in_common = "Over the 10 problems with a value in both the difference is +0.103 [+"
+    assert in_common in decision.advice(8)
+    (notice,) = (notice for notice in notices(comparison) if notice.id == "other-values")
+    total = len(full["per_problem"]["ids"])
+    assert notice.lines == [
+        f"k = {', '.join(map(str, KS))}: the models have k rewards of 10 to {total} problems; they "
+        "are ranked on the 10 that all have, and each test is over those of both."
+    ]
+
+
+def test_nobody_leads_whom_a_test_has_below_another(results):
+    known = {
+        "a": lambda i: 0.51 if i < 6 else 0.1 + 0.001 * i,
+        "b": lambda i: 0.5 if i < 6 else 0.4 + 0.003 * i,
+        "c": lambda i: 0.1 if i < 6 else None,
+    }
+    runs = {name: with_values(results["base"], value_of) for name, value_of in known.items()}
+    comparison = load_comparison(runs)
+    assert comparison.ranked("max@k", 1) == ["a", "b", "c"]  # on the first six
+    decision = decide(comparison)
+    assert decision.leaders == dict.fromkeys(KS, ("b",))
+    assert {test.mark for test in decision.against_best} == {"above"}
+    assert decision.advice(1).startswith("For N = 1 take b: ")
+
+
+def test_runs_without_a_problem_in_common_are_ranked_by_their_own_means(results):
+    first = with_values(results["base"], lambda i: 0.3 if i < 10 else None)
+    other = with_values(results["base"], lambda i: None if i < 10 else 0.4)
+    comparison = load_comparison({"first": first, "other": other})
+    assert comparison.ranked("max@k", 1) == ["other", "first"]
+    assert decide(comparison).leaders[1] == ("other", "first")
 
 
 def test_of_many_models_a_sentence_names_the_first_and_counts_the_others(make):

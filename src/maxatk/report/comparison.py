@@ -101,11 +101,28 @@ class Comparison:
             thresholds.add(f"{run.results.passes_from:g}")
         return f"has a reward of {' or '.join(sorted(thresholds))} or more"
 
+    def values_in_common(self, metric: str, k: int) -> npt.NDArray[np.float64]:
+        """Return the values of every run for the problems of which all have one: (runs, problems).
+
+        Where the runs hold means alone there is none.
+        """
+        if not self.baseline.results.ids:
+            return np.empty((len(self.runs), 0))
+        values = np.array([run.values(metric, [k])[:, 0] for run in self.runs])
+        return values[:, ~np.isnan(values).any(axis=0)]
+
     def ranked(self, metric: str, k: int) -> list[str]:
-        """Return the names by their means, the highest first; those without a mean are last."""
+        """Return the names by their means over the problems that all have, the highest first.
+
+        Over other problems a worse model may have the higher mean. Where there are none in common,
+        each has the mean over its own, and those without a mean are last.
+        """
+        in_common = self.values_in_common(metric, k)
         means = {}
-        for run in self.runs:
+        for run, values in zip(self.runs, in_common, strict=True):
             mean = run.metric(metric, k).mean
+            if len(values):
+                mean = round(float(values.mean()), 6)  # as those of results
             means[run.name] = -math.inf if mean is None else mean
         return sorted(means, key=means.__getitem__, reverse=True)
 

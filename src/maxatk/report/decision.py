@@ -10,7 +10,7 @@ import numpy as np
 
 from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.paired_tests import PairedTest, paired_tests, with_adjusted_p
-from maxatk.report.tables import mean_cell
+from maxatk.report.tables import change, change_interval, counted, mean_cell
 from maxatk.statistics.intervals import ROUNDING
 from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import fewest_problems
@@ -25,7 +25,8 @@ class Decision:
     """The verdict on one metric of a comparison.
 
     `tests` has every model against every earlier one at each k, corrected together. `leaders` maps
-    a k to the model with the highest mean, and those that the test does not tell from it.
+    a k to the model with the highest mean, over the problems that all have, and those that the test
+    does not tell from it.
     """
 
     comparison: Comparison
@@ -63,18 +64,33 @@ class Decision:
         best, *tied = self.leaders[k]
         other = self.comparison.baseline.name
         if other == best:
-            other = self.comparison.ranked(self.metric, k)[1]
+            ranked = self.comparison.ranked(self.metric, k)
+            other = next(name for name in ranked if name != best)
         start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
         advice = (
             f"For N = {k} {start}: {self._unit_of_worth(k)} {self._worth(best, k)} against "
             f"{self._worth(other, k)} of {other}."
         )
+        advice += self._difference_in_common(best, other, k)
         further = [name for name in tied if name != other]
         if further:
             advice += f" The test does not tell it from {_listed_names(further)}."
         if other in tied:
             advice += self._what_would_tell(best, other, k)
         return advice
+
+    def _difference_in_common(self, best: str, other: str, k: int) -> str:
+        """Return the difference that is tested, where the means of two models are over others."""
+        (test,) = [t for t in self.against_best if t.measure.k == k and t.second == other]
+        runs = (self.comparison.run(name) for name in (best, other))
+        is_that_of_means = {run.metric(self.metric, k).problems for run in runs} == {test.problems}
+        if is_that_of_means or test.difference is None:
+            return ""
+        difference = change(test.difference)
+        if test.low is not None:
+            difference += f" {change_interval(test.low, test.high)}"
+        over = f"the {counted(test.problems)} with a value in both"
+        return f" Over {over} the difference is {difference}."
 
     def _what_would_tell(self, best: str, other: str, k: int) -> str:
         """Return how many problems would show the difference that these are too few for."""
@@ -96,7 +112,7 @@ class Decision:
         count = f"about {needed:,}" if needed <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"
         return (
             f" {len(differences):,} problems cannot tell: {count} would show a difference of "
-            f"{difference:.3f} in four of five such comparisons."
+            f"{abs(difference):.3f} in four of five such comparisons."
         )
 
     def _worth(self, name: str, k: int) -> str:
@@ -151,12 +167,19 @@ def decide(
     tests = with_adjusted_p([by_k[k] for k in comparison.ks for by_k in pairs], alpha)
     leaders = {}
     for k in comparison.ks:
-        best, *others = comparison.ranked(metric, k)
-        of_best = [test.seen_from(best) for test in tests if test.measure.k == k]
-        beaten = {test.second for test in of_best if test.first == best and test.mark == "above"}
-        tied = [name for name in others if name not in beaten]
-        leaders[k] = (best, *tied)
+        at_k = [test for test in tests if test.measure.k == k]
+        ranked = comparison.ranked(metric, k)
+        # A pair may have more problems in common than all have: none that a test has below another.
+        best = next((name for name in ranked if not _others(at_k, name, "below")), ranked[0])
+        beaten = _others(at_k, best, "above")
+        leaders[k] = (best, *(name for name in ranked if name not in {best, *beaten}))
     return Decision(comparison, metric, alpha, leaders, tests)
+
+
+def _others(tests: Sequence[PairedTest], name: str, mark: str) -> set[str]:
+    """Return the models that one is above, or below, by these tests of each pair."""
+    seen_from = [test.seen_from(name) for test in tests if name in (test.first, test.second)]
+    return {test.second for test in seen_from if test.mark == mark}
 
 
 def _listed_names(names: Sequence[str]) -> str:

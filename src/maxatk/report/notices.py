@@ -50,6 +50,7 @@ def notices(
     trained_differently = training_differences(comparison, recipes or {})
     about_runs = [
         Notice("common-problems", "Problems that a run lacks are left out of all:", on_common),
+        Notice("other-values", "Some means are over other problems:", _other_values(comparison)),
         Notice("setting-differences", "The runs differ in more than the model:", differing),
         Notice(
             "training-differences",
@@ -63,6 +64,22 @@ def notices(
     if comparison.baseline.problems < FEW_PROBLEMS:
         notices.append(_few_problems(comparison.baseline.problems))
     return notices
+
+
+def _other_values(comparison: Comparison) -> list[str]:
+    """Return over how many problems models are ranked, where they have no value of the same."""
+    ks_of: dict[str, list[str]] = {}
+    for k in comparison.ks:
+        counts = [run.metric("max@k", k).problems for run in comparison.runs]
+        in_common = comparison.values_in_common("max@k", k).shape[1]
+        if max(counts) > in_common:
+            fewest = f"{min(counts):,} to " * (min(counts) < max(counts))
+            text = (
+                f"the models have k rewards of {fewest}{tables.counted(max(counts))}; they are "
+                f"ranked on the {in_common:,} that all have, and each test is over those of both."
+            )
+            ks_of.setdefault(text, []).append(str(k))
+    return [f"k = {', '.join(ks)}: {text}" for text, ks in ks_of.items()]
 
 
 def selection_lines(comparison: Comparison) -> list[str]:
