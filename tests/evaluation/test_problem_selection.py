@@ -1,6 +1,9 @@
+import math
+
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.evaluation.results import read_results
 from maxatk.evaluation.selection_note import selection_note
@@ -88,11 +91,31 @@ def test_samples_cut_off_by_length_are_counted(run):
     assert results.finish_reasons == {"length": 4, "stop": 4}
 
 
+def test_rewards_beyond_0_and_1_are_chosen_by_bounds_of_their_own(tmp_path):
+    rewards = {"bad": [-2, -1], "mixed": [-1, 1], "good": [1.1, 1.2], "best": [2, 2]}
+    problems = [Problem(name, "do").to_json() for name in rewards]
+    write_jsonl(tmp_path / "problems.jsonl", problems)
+    rows = [
+        {"problem_id": name, "reward": reward} for name, both in rewards.items() for reward in both
+    ]
+    write_jsonl(tmp_path / "rewards.jsonl", rows)
+    score_rewards(tmp_path / "rewards.jsonl", tmp_path / "out")
+    chosen_ids = [
+        problem.id
+        for problem in select_problems(
+            tmp_path / "out", tmp_path / "problems.jsonl", above=-1.5, below=2.0
+        )
+    ]
+    assert chosen_ids == ["mixed", "good"]
+
+
 def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tmp_path):
-    with pytest.raises(InvalidValueError, match=r"0 <= min < max <= 1, got \(0\.5, 0\.5\)"):
+    with pytest.raises(InvalidValueError, match=r"min < max, got \(0\.5, 0\.5\)"):
         chosen(run, above=0.5, below=0.5)
-    with pytest.raises(InvalidValueError, match=r"0 <= min < max <= 1, got \(-0\.1, 1\.0\)"):
-        chosen(run, above=-0.1)
+    with pytest.raises(InvalidValueError, match="above: must be a finite number, or None, got nan"):
+        chosen(run, above=math.nan)
+    with pytest.raises(InvalidValueError, match="below: must be a finite number, got inf"):
+        chosen(run, below=math.inf)
     with pytest.raises(InvalidValueError, match="got 3"):
         chosen(run, k=3)
     rows = list(read_jsonl(run / "problems.jsonl", dict))

@@ -166,7 +166,9 @@ def select(
 ) -> None:
     """Keep the problems whose max@k in an evaluation lies strictly between two values.
 
-    With the defaults these are those that have a signal to train on: not all rewards are 0, or 1.
+    With the defaults, and rewards from 0 to 1, these are those that have a signal to train on: not
+    all rewards are 0, or 1. Where rewards go below 0 or above 1, give bounds of your own.
+
     They are for training. To compare models take problems that no model chose: these favour the
     model of the run where k is large, because it solves each of them sometimes. Without a lower
     bound they are those that it solves seldom or never, which handicaps it.

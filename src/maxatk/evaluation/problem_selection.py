@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from maxatk.check import require
+from maxatk.check import is_finite, require
 from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import problems_content_digest
 from maxatk.evaluation.load import results_of_folder
@@ -27,15 +27,17 @@ def select_problems(
 ) -> list[Problem]:
     """Return the problems whose max@k in a run lies strictly between two values, in their order.
 
-    `above` None is no lower bound: problems without any success are kept too. `problems` are by
-    default those of the run. The `meta` of every problem gets the field `selected_by`, because what
+    The default bounds suit rewards from 0 to 1; for others they may be any. `above` None is no
+    lower bound: problems without any success are kept too. `problems` are by default those of the
+    run. The `meta` of every problem gets the field `selected_by`, because what
     a model's own successes chose is no fair comparison for that model: see `selection_note`. Raises
     MissingFileError without the run or its problems, InvalidValueError for the bounds and the k,
     DataError for other problems.
     """
+    require(above is None or is_finite(above), "above", "a finite number, or None", above)
+    require(is_finite(below), "below", "a finite number", below)
     least = -math.inf if above is None else above
-    in_order = (above is None or above >= 0) and least < below <= 1
-    require(in_order, "max@k", "within bounds 0 <= min < max <= 1", (above, below))
+    require(least < below, "max@k", "within bounds min < max", (above, below))
     results = results_of_folder(run, ks=[k])
     source = problems or results.recorded("problems_file")
     if source is None:
