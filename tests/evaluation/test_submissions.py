@@ -175,6 +175,18 @@ def test_blank_lines_are_skipped_and_counted(tmp_path):
         (r"7 so \boxed{ 12 } pens", "12"),
         ("3+4=7\n8.5", "8.5"),
         (" Paris ", "Paris"),
+        ("It costs $1,000.", "1000"),
+        ("It costs $2,000.50 in all", "2000.50"),
+        ("between 1,2 and 12,3456", "3456"),
+        ("so 1/4", "1/4"),
+        ("so 3/4", "3/4"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\frac{3}{2}}, as in figure 2", r"\frac{3}{2}"),
+        (r"\boxed{12,000}", "12000"),
+        (r"\boxed{(1,200)}", "(1,200)"),
+        (r"\boxed{3} and \boxed{5}", "3, 5"),
+        (r"7 and \boxed{}", "7"),
+        ("", ""),
     ],
 )
 def test_an_answer_is_boxed_or_the_last_number_or_the_text(text, answer):

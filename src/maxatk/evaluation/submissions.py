@@ -16,13 +16,14 @@ from maxatk.exchange.log import LogRow
 from maxatk.exchange.reading import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
+from maxatk.rewards.boxes import last_box
 from maxatk.verifier import Job, called_name, problem_job
 from maxatk.verifier.extract import Extracted, Refusal, read_program
 from maxatk.verifier.languages import language_named
 from maxatk.verifier.reasoning import read_answer
 
-_BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+# 1000, 1,000 and 2.5, and 3/4 as one.
+_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?")
 
 Extract = Callable[[str, str | None, str | None], Extracted]
 """Completion, entry point and name of the language (None: Python) -> program."""
@@ -158,9 +159,16 @@ def program_key(program: str, language: str | None = None) -> str:
 
 
 def answer_of(completion: str) -> str:
-    """Return the answer of a completion: its last boxed text, else its last number, else all."""
-    for pattern in (_BOXED, _NUMBER):
-        answers = pattern.findall(completion)
-        if answers:
-            return str(answers[-1]).strip()
-    return completion.strip()
+    """Return the answer of a completion: its last boxed text, else its last number, else all.
+
+    A number has no commas between its thousands. Boxes of one answer, as in "3 and 5", are joined.
+    """
+    boxes = last_box(completion)
+    numbers = _NUMBER.findall(completion)
+    if boxes.content is not None:
+        answer = ", ".join(boxes.joined)
+    elif numbers:
+        answer = numbers[-1]
+    else:
+        answer = completion.strip()
+    return answer.replace(",", "") if _NUMBER.fullmatch(answer) else answer
