@@ -124,7 +124,12 @@ def test_the_table_of_the_documents_is_what_the_function_gives():
     [
         ({"k": 17}, "k: must be from 1 to the 16 samples, got 17"),
         ({"chances": [0.5, 1.1]}, "chances: must be one number or more from 0 to 1"),
+        ({"k": None}, "k: must be from 1 to the 16 samples, got None"),
+        ({"k": 1.0}, r"k: must be from 1 to the 16 samples, got 1\.0"),
+        ({"samples": "16"}, "samples: must be an integer of 1 or more, got '16'"),
         ({"chances": []}, "chances: must be one number or more"),
+        ({"chances": ["a"]}, "chances: must be an array of numbers"),
+        ({"difference": "0.1"}, "difference: must be finite and not 0, got '0.1'"),
         ({"difference": 0.0}, "difference: must be finite and not 0, got 0.0"),
         ({"difference": 0.9}, r"difference: pass@1 of these problems is 0\.300 and can be moved"),
     ],
@@ -139,6 +144,9 @@ def test_what_no_plan_can_be_made_of_is_refused(changes, message):
     ("difference", "deviation", "message"),
     [
         (0.1, -0.1, r"deviation: must be at least 0, got -0\.1"),
+        (None, 0.1, "difference: must be finite and not 0, got None"),
+        (0.1, None, "deviation: must be finite, got None"),
+        (0.1, "0.1", "deviation: must be at least 0, got '0.1'"),
         (0.1, np.inf, "deviation: must be finite, got inf"),
         (0.1, np.nan, "deviation: must be at least 0, got nan"),
         (1e-12, 0.3, r"difference: must be 8\.4e-07 or more in size.*got 1e-12"),

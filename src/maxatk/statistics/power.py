@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,7 @@ import numpy.typing as npt
 from maxatk.check import at_least, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import pass_at_k
+from maxatk.objectives.checks import as_floats
 from maxatk.statistics.intervals import FloatArray, t_quantile
 from maxatk.statistics.tests import fewest_problems
 
@@ -29,10 +32,9 @@ def pairs_needed(difference: float, deviation: float) -> int:
     find it is 0.8. Raises InvalidValueError for a difference of 0, a deviation that is negative or
     not finite, and a difference so much smaller than it that 10^12 pairs are too few.
     """
-    finite = difference != 0 and math.isfinite(difference)
-    require(finite, "difference", "finite and not 0", difference)
+    _check_difference(difference)
     at_least("deviation", deviation, 0)
-    require(math.isfinite(deviation), "deviation", "finite", deviation)
+    require(_is_finite(deviation), "deviation", "finite", deviation)
     quantiles_of_normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
     least = quantiles_of_normal * deviation / math.sqrt(_MOST_PAIRS)
     allowed = f"{least:.3g} or more in size, which {_MOST_PAIRS:,} pairs show"
@@ -76,16 +78,32 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
     Raises InvalidValueError for a k above the samples, chances outside [0, 1], a
     difference that no shift of the log odds makes, and as `pairs_needed`.
     """
-    of_first = np.asarray(chances, dtype=np.float64)
+    _check_difference(difference)
+    of_first = as_floats("chances", chances)
     is_row = of_first.ndim == 1 and len(of_first) > 0
     fits = is_row and bool(((of_first >= 0) & (of_first <= 1)).all())
     require(fits, "chances", "one number or more from 0 to 1, in one dimension", chances)
-    require(1 <= k <= samples, "k", f"from 1 to the {samples} samples", k)
+    require(_is_whole(samples), "samples", "an integer of 1 or more", samples)
+    require(_is_whole(k) and k <= samples, "k", f"from 1 to the {samples} samples", k)
     of_second = _moved(of_first, difference, k)
     true_differences = (1 - of_first) ** k - (1 - of_second) ** k
     noise = _noise(of_first, k, samples) + _noise(of_second, k, samples)
     variance = float(true_differences.var() + noise.mean())
     return max(pairs_needed(difference, math.sqrt(variance)), fewest_problems(_LEVEL))
+
+
+def _check_difference(difference: float) -> None:
+    holds = _is_finite(difference) and difference != 0
+    require(holds, "difference", "finite and not 0", difference)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, numbers.Real) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return is_integer and bool(value >= 1)
 
 
 def _moved(chances: FloatArray, difference: float, k: int) -> FloatArray:
