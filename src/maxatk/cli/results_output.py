@@ -107,7 +107,7 @@ def print_results(
     cut_off = results.cut_off
     tables = results_output({name: results}, ks=recipe.k, by=recipe.by)
     if with_outcomes:
-        title = "the first outcome of a sample that is not passed"
+        title = "samples by their first outcome that is not a pass"
         tables["outcomes"] = Output(tables["outcomes"].rows, outcomes_table(results), title)
     lines = []
     if results.counts.lacking:
