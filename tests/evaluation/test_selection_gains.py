@@ -104,6 +104,31 @@ def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
     assert (selection.problems, selection.left_out, selection.samples_left_out) == (2, 0, 1)
 
 
+def test_a_problem_with_too_few_samples_is_left_out_at_that_k_as_in_the_results(run, maxatk):
+    gains = selection_gains(run, ["judge", "majority"]).gains
+    by_k = results_of_folder(run).metrics["max@k"]
+    assert list(by_k) == [1, 2, 4]
+    for column, (k, mean) in enumerate(by_k.items()):
+        assert gains["truth"].mean[column] == pytest.approx(mean.mean, abs=1e-6)
+        assert {gain.problems[column] for gain in gains.values()} == {mean.problems}
+        assert mean.problems == (1 if k == 4 else 2)
+    assert gains["random"].mean == pytest.approx([5 / 12, 5 / 12, 1 / 2])
+    done = maxatk("select", run, "--by", "judge", "--k", 4, "--format", "csv")
+    assert done.stdout.splitlines()[1] == "truth,4,1.0,,,1,0,1", done.stderr
+    assert "(1 problem)" in maxatk("select", run, "--by", "judge", "--k", 4).stdout
+
+
+def test_no_k_is_above_what_any_problem_has_with_a_score(tmp_path):
+    scores = [
+        Score("p", i, 1.0, 0, 1, Outcome.SCORED, 0.0, columns={"judge": 0.5} if i < 3 else {})
+        for i in range(8)
+    ]
+    write_run(tmp_path / "run", scores)
+    assert selection_gains(tmp_path / "run", ["judge"]).ks == (1, 2, 3)
+    with pytest.raises(InvalidValueError, match="from 1 to the 3 samples"):
+        selection_gains(tmp_path / "run", ["judge"], ks=[4])
+
+
 def test_few_problems_have_the_interval_that_their_results_have(run):
     gain = selection_gains(run, ["judge"], ks=[1]).gains["truth"]
     metric = results_of_folder(run, ks=[1]).metrics["max@k"][1]
@@ -143,8 +168,8 @@ def test_equal_values_have_no_interval_in_the_table(maxatk, tmp_path):
 def test_what_cannot_choose_is_refused_by_name(run, tmp_path):
     with pytest.raises(InvalidValueError, match=r"'likelyhood'.*did you mean 'likelihood'"):
         selection_gains(run, ["likelyhood"])
-    with pytest.raises(InvalidValueError, match="from 1 to the 3 samples of a problem, got 4"):
-        selection_gains(run, ["judge"], ks=[4])
+    with pytest.raises(InvalidValueError, match="from 1 to the 4 samples of a problem, got 5"):
+        selection_gains(run, ["judge"], ks=[5])
     budget = [
         Score("p", s, 1.0, 0, 1, Outcome.SCORED, 0.0, columns={"turns=1": 1.0, "judge": 0.5})
         for s in range(2)

@@ -10,7 +10,7 @@ import tyro
 from maxatk.cli.output import Output, OutputFormat, emit
 from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.selection_gains import selection_gains
-from maxatk.report.tables import Cell, interval, share, table_of_rows
+from maxatk.report.tables import Cell, counted, interval, share, table_of_rows
 
 
 def command(
@@ -34,8 +34,7 @@ def command(
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
     selection = selection_gains(run, by, ks=k or None)
-    counts = {
-        "problems": selection.problems,
+    left_out = {
         "problems_left_out": selection.left_out,
         "samples_left_out": selection.samples_left_out,
     }
@@ -47,8 +46,11 @@ def command(
             mean = number_or_none(gain.mean[column])
             low = number_or_none(gain.low[column])
             high = number_or_none(gain.high[column])
-            rows.append({"by": way, "k": best_of, "mean": mean, "low": low, "high": high, **counts})
-            cells.append(Cell(share(mean), interval(low, high)))
+            problems = int(gain.problems[column])
+            numbers = {"mean": mean, "low": low, "high": high, "problems": problems}
+            rows.append({"by": way, "k": best_of, **numbers, **left_out})
+            note = counted(problems) if problems < selection.problems else ""
+            cells.append(Cell(share(mean), interval(low, high), note=note))
         lines.append(cells)
     table = table_of_rows(["chosen by", *(f"of {best_of}" for best_of in selection.ks)], lines)
     title = f"95% intervals over {selection.problems} problems"

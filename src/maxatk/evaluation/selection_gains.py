@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -49,8 +49,9 @@ _Row: TypeAlias = tuple[float, Mapping[str, Any]]
 class SelectionGains:
     """What each way of choosing gains at every k, as means over problems: (K,) each.
 
-    "truth" is max@k itself, "random" the mean reward, both of the samples that have every score.
-    `left_out` problems have no such sample, and `samples_left_out` of all problems are none.
+    "truth" is max@k itself, "random" the mean reward, both of the samples that have every score. A
+    problem with fewer than k of these is left out of the means at k. `left_out` problems have no
+    such sample, and `samples_left_out` of all problems are none.
     """
 
     ks: tuple[int, ...]
@@ -68,10 +69,12 @@ def selection_gains(
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
     a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", the mean over 200 random
     subsets. The reward is the run's own: a column where that stands in for it in its results.
-    Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
+    Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default, up to the
+    samples of the problem with the fewest.
 
     Raises MissingFileError without scores, InvalidValueError for a column that no sample has,
-    scores that a rule does not take and a k above the samples, MissingDependencyError for scorio.
+    scores that a rule does not take, and a k above those samples or above what any problem has with
+    a score, MissingDependencyError for scorio.
     """
     folder = Path(folder)
     existing_folder("run", folder)
@@ -93,13 +96,17 @@ def selection_gains(
         raise errors.InvalidValueError(
             f"{folder}: no sample has a reward and all of {', '.join(by)}"
         )
-    fewest = min(map(len, rows_by_problem.values()))
-    ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
+    stored = Counter(score.problem_id for score in scores.values())
+    largest = min(*stored.values(), max(map(len, rows_by_problem.values())))
+    ks = default_ks(largest) if ks is None else check_ks(ks, largest)
 
     gains = {}
     for way in (_TRUTH, *by, _RANDOM):
-        table = np.stack([_gain(way, rows, ks) for rows in rows_by_problem.values()])
-        gains[way] = mean_interval(table)  # of (problems, ks)
+        table = np.full((len(rows_by_problem), len(ks)), np.nan)
+        for values, rows in zip(table, rows_by_problem.values(), strict=True):
+            possible = [k for k in ks if k <= len(rows)]  # the first ones, since they ascend
+            values[: len(possible)] = _gain(way, rows, possible)
+        gains[way] = mean_interval(table)
     problems = {score.problem_id for score, _ in scored}
     return SelectionGains(
         ks=tuple(ks),
