@@ -27,6 +27,19 @@ def test_the_samples_of_a_problem_are_its_rows_in_any_order(data):
     assert results.counts.unscored == 1
 
 
+def test_a_reward_that_only_rounds_below_the_threshold_passes():
+    summed = 0.7 + 0.2 + 0.1
+    assert summed < 1
+    data = pd.DataFrame({"problem_id": list("ppqq"), "reward": [summed, 0.0, 0.999, 0.0]})
+    results = frame(data)
+    assert results.per_problem.correct == (1, 0)
+    assert results.metrics["pass@k"][2].mean == 0.5
+    difference = 0.7 - 0.4
+    assert difference < 0.3
+    one = pd.DataFrame({"problem_id": ["p"], "reward": [difference]})
+    assert frame(one, threshold=0.3).metrics["pass@k"][1].mean == 1.0
+
+
 def test_a_wrong_column_or_value_is_named(data):
     with pytest.raises(InvalidValueError, match=r"reward: unknown value 'scores'.*'score'"):
         frame(data, problem="task", reward="scores")

@@ -24,6 +24,7 @@ from maxatk.folders import read_json
 from maxatk.jsonl import read_jsonl
 from maxatk.models import PromptSettings, load_tokenizer, prompt_ids
 from maxatk.objectives import advantages
+from maxatk.objectives.metrics import passes
 from maxatk.settings import from_mapping
 from maxatk.statistics.intervals import FloatArray
 
@@ -97,7 +98,7 @@ def gradient_tables(
         if progress is not None:
             progress(done, len(chosen))
     passes_from = passing_reward(folder)
-    solved = np.array([(pool.rewards >= passes_from).mean() for pool in chosen])
+    solved = np.array([passes(pool.rewards, passes_from).mean() for pool in chosen])
     aims = np.array([of_problem.aims for of_problem in gradients])
     means = np.array([of_problem.means for of_problem in gradients])
     squares = np.array([of_problem.squares for of_problem in gradients])

@@ -16,6 +16,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.load import passing_reward, scores_of_folder
 from maxatk.evaluation.results import CEILING
 from maxatk.objectives import METHODS, max_at_k, weighting
+from maxatk.objectives.metrics import passes
 from maxatk.statistics.intervals import FloatArray, check_ks, default_ks
 from maxatk.statistics.power import pairs_needed, problems_needed
 
@@ -198,7 +199,7 @@ def _widest_k(rewards: FloatArray, n: int, best_of: int) -> int:
 
 def _chances(rewards: FloatArray, passes_from: float) -> FloatArray:
     """Return how often each problem is solved: (P,)."""
-    passed = rewards >= passes_from
+    passed = passes(rewards, passes_from)
     shares: FloatArray = passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
     return shares
 

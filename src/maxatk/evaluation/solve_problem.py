@@ -16,6 +16,7 @@ from maxatk.evaluation.scoring import BY_TESTS, Scorer, visible_shares
 from maxatk.evaluation.scoring_thread import scoring_thread
 from maxatk.evaluation.store import key_of
 from maxatk.evaluation.submissions import Submission, answer_of, program_key, submission
+from maxatk.objectives.metrics import passes
 from maxatk.records import Problem, Score
 from maxatk.sampling import ModelSettings, Request, SamplingSettings, load_backend
 from maxatk.verifier import Progress, Verifier, problem_job
@@ -48,7 +49,7 @@ class Choice:
     @property
     def solved(self) -> bool:
         """Whether the reward is 1 or more: with tests, whether the program passes every one."""
-        return self.by == "reward" and self.reward is not None and self.reward >= SOLVED
+        return self.by == "reward" and self.reward is not None and bool(passes(self.reward, SOLVED))
 
     def to_json(self) -> dict[str, Any]:
         """Return the choice as a JSON object."""
@@ -162,7 +163,7 @@ def _best_by_reward(
         for scored in scorer.score(batch):
             for sample_score, _ in scored:
                 scores.append(sample_score)
-                if sample_score.reward is not None and sample_score.reward >= SOLVED:
+                if sample_score.reward is not None and passes(sample_score.reward, SOLVED):
                     solved.set()
             report(len(scores))
 

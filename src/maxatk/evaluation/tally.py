@@ -17,6 +17,7 @@ from maxatk.evaluation.blind_retry import VISIBLE_TESTS, retried_max_at_k
 from maxatk.evaluation.budgets import is_budget, reward_within, turns_of
 from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
 from maxatk.objectives import max_at_k
+from maxatk.objectives.metrics import passes
 from maxatk.records import Sample, Score
 from maxatk.statistics import intervals
 from maxatk.statistics.intervals import FloatArray
@@ -67,7 +68,7 @@ def build_results(
         ids=tuple(problem_ids),
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
-        correct=tuple((rewards >= threshold).sum(axis=1).tolist()),
+        correct=tuple(passes(rewards, threshold).sum(axis=1).tolist()),
         zeroed=scores.zeroed(problem_ids),
         distinct=None if samples is None else texts.distinct(problem_ids),
         programs=programs,

@@ -16,6 +16,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.exchange.evaluator_logs import NO_INSPECT
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best
+from maxatk.objectives.metrics import passes
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
 from maxatk.writing import atomic_write
@@ -155,7 +156,7 @@ def _human_eval(row: Exported, threshold: float) -> dict[str, Any]:
     return {
         "task_id": row.score.problem_id,
         "completion": _continuation(row.sample.completion, row.problem),
-        "passed": None if reward is None else reward >= threshold,
+        "passed": None if reward is None else bool(passes(reward, threshold)),
         "result": str(row.score.outcome),
     }
 

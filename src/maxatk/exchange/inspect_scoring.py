@@ -22,6 +22,7 @@ from inspect_ai.scorer import (
 )
 
 from maxatk.objectives import max_at_k as unbiased
+from maxatk.objectives.metrics import passes
 
 _as_float = value_to_float()
 
@@ -41,7 +42,7 @@ def pass_at(k: int, threshold: float = 1.0) -> ScoreReducer:
 
     def reduce(scores: list[Score]) -> Score:
         numbers = _numbers(score.value for score in scores)
-        passed = [float(number >= threshold) for number in numbers]
+        passed = passes(numbers, threshold).astype(np.float64).tolist()
         return Score(value=_max_at(passed, k))
 
     return reduce

@@ -21,6 +21,7 @@ from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.subsets import hit_shares, max_weights
 
 _LONG_GROUP = 1_000  # rewards in one dimension, above which a metric asks whether they are one
+_SLACK = 1e-9  # of a threshold, which a sum of parts may miss by rounding
 
 
 def max_at_k(
@@ -216,6 +217,15 @@ def pass_at_k(
         of_pair = (samples == count) & (sizes == size)
         estimates[of_pair] = hit_shares(count, size)[correct[of_pair]]
     return estimates
+
+
+def passes(rewards: npt.ArrayLike, threshold: float = 1.0) -> npt.NDArray[np.bool_]:
+    """Return whether each reward (...) reaches the threshold, but for rounding; NaN never does.
+
+    A reward that adds 0.7, 0.2 and 0.1 for its parts is 0.9999999999999999 in floating point.
+    """
+    slack = _SLACK * max(1.0, abs(threshold))
+    return np.asarray(rewards, dtype=np.float64) >= threshold - slack
 
 
 def _as_integers(field: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from maxatk.check import require, several
 from maxatk.objectives import max_at_k
+from maxatk.objectives.metrics import passes
 
 FloatArray = npt.NDArray[np.float64]
 IntervalT = TypeVar("IntervalT", bound="Interval")
@@ -80,8 +81,8 @@ def metric_values(
 
     Source: "The Best of N Worlds", appendix C.1.
     """
-    passes = np.where(np.isnan(rewards), np.nan, rewards >= threshold)
-    return {"max@k": max_at_k(rewards, list(ks)), "pass@k": max_at_k(passes, list(ks))}
+    passed = np.where(np.isnan(rewards), np.nan, passes(rewards, threshold))
+    return {"max@k": max_at_k(rewards, list(ks)), "pass@k": max_at_k(passed, list(ks))}
 
 
 def t_quantile(chance: float, df: npt.ArrayLike) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from maxatk.check import require
 from maxatk.objectives.checks import as_floats, as_k
+from maxatk.objectives.metrics import passes
 from maxatk.objectives.objective import Objective
 
 ValueT = TypeVar("ValueT")
@@ -65,8 +66,7 @@ class Groups:
     def solved(self) -> np.ndarray:
         """Return whether a sample of each group (P,) is right, which is worth 1 or more."""
         marks = self.rewards if self.marks is None else self.marks
-        # A comparison with NaN is false: a sample without a reward solves nothing.
-        solved: np.ndarray = np.any(marks >= 1, axis=1)
+        solved: np.ndarray = np.any(passes(marks), axis=1)
         return solved
 
     def have_signal(self, advantages: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from maxatk.check import returned_number, shown
 from maxatk.errors import InvalidValueError
+from maxatk.objectives.metrics import passes
 from maxatk.objectives.objective import Objective
 from maxatk.training.groups import Groups
 from maxatk.training.rows import Rows
@@ -154,12 +155,14 @@ def validation_metrics(
 
 def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
     """Return 1 for each sample that passes and 0 for others, NaN for those without a reward."""
-    solved = rewards >= 1
+    solved = passes(rewards)
     passed = columns.get("passed")
     total = columns.get("total")
     if passed is not None and total is not None:
-        for place, (passes, tests) in enumerate(zip(passed, total, strict=True)):
+        for place, (tests_passed, tests) in enumerate(zip(passed, total, strict=True)):
             # verl fills the columns with None for a reward function that counts no tests.
             if tests is not None:  # what tests say comes before the reward
-                solved[place] = tests > 0 and passes == tests  # none of no tests solves nothing
+                solved[place] = (
+                    tests > 0 and tests_passed == tests
+                )  # none of no tests solves nothing
     return np.where(np.isnan(rewards), np.nan, solved)
