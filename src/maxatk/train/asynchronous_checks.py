@@ -21,10 +21,12 @@ from maxatk.errors import InvalidValueError
 from maxatk.train.chat_templates import is_transformed
 
 
-def by_name(*given: Any, **others: Any) -> Mapping[str, Any]:
+def by_name(*positional: Any, **others: Any) -> Mapping[str, Any]:
     """Return arguments of TRL's AsyncGRPOTrainer by their names, also those without one."""
     trainer = None  # in place of `self`
-    return inspect.signature(AsyncGRPOTrainer.__init__).bind(trainer, *given, **others).arguments
+    return (
+        inspect.signature(AsyncGRPOTrainer.__init__).bind(trainer, *positional, **others).arguments
+    )
 
 
 def check_conversations(config: Any, arguments: Mapping[str, Any]) -> None:
