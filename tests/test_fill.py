@@ -459,6 +459,42 @@ def test_what_is_said_of_seeds_that_chose_nothing_is_what_they_have(fill):
         assert f"{start}{cells} |" in readme, model
 
 
+def test_what_is_said_of_rivals_at_half_the_rate_is_what_their_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    name = "front_half_rate"
+    study = fill.load(name)
+    assert study.seeds == fill.load("front_confirmed").seeds[:4]
+    tests = {(test.first, test.second, test.measure.k): test for test in study.pairs}
+
+    def said(first, second, k):
+        mean, low, high = interval_over_seeds(fill, name, first, second, k)
+        if mean < 0:
+            mean, low, high = -mean, -high, -low
+        return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+    penalty = "KL penalty, half the rate"
+    plain = "grpo, half the rate"
+    to_penalty = tests["bon_loo1", penalty, 8]
+    to_plain = tests["bon_loo1", plain, 8]
+    assert to_penalty.above == to_plain.above == 4
+    assert (
+        f"has {said('bon_loo1', penalty, 8)} more than the KL penalty at half the rate (p "
+        f"{to_penalty.p:.3f}, and {to_penalty.adjusted_p:.3f} after correction for all "
+        f"{len(tests)} tests of the table) and {said('bon_loo1', plain, 8)} more than GRPO at half "
+        f"the rate ({to_plain.adjusted_p:.3f} after correction)"
+    ) in page
+    assert (
+        f"no gain**: {said(penalty, 'KL penalty', 8)} at 8 with the KL penalty, "
+        f"{said(plain, 'grpo', 8)} for GRPO."
+    ) in page
+    first = said("bon_loo1", penalty, 1).replace(" [", "\\* [")
+    assert f"better first answer**, by {first}." in page
+    readme = in_one_line("README.md")
+    assert (
+        f"at half the rate with twice the steps is {said('bon_loo1', penalty, 8)} below" in readme
+    )
+
+
 RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
 HALF_A_DIGIT = 0.0005001  # of three that are shown; a mean of 0.3525 may go either way
