@@ -46,6 +46,8 @@ ON_POLICY = [
         "distillation",
         "k_against_n",
         "front",
+        "front_confirmed",
+        "front_half_rate",
     )
 ]
 PRETRAINED = [
