@@ -1,6 +1,7 @@
 """The committed tables, and those in the pages, are what the committed results give."""
 
 import csv
+import functools
 import importlib.util
 import json
 import re
@@ -286,6 +287,14 @@ def interval_over_seeds(fill, name, first, second, k):
     return np.mean(np.subtract(ours, theirs)), interval.low, interval.high
 
 
+def distance_over_seeds(fill, name, first, second, k):
+    """Return as text by how much two models differ in max@k, with the interval, as above 0."""
+    mean, low, high = interval_over_seeds(fill, name, first, second, k)
+    if mean < 0:
+        mean, low, high = -mean, -high, -low
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
 def test_the_numbers_of_the_first_screen_are_those_of_the_studies(fill):
     text = in_one_line("README.md")
     demo = "demo_seeds"
@@ -413,10 +422,7 @@ def test_what_is_said_of_seeds_that_chose_nothing_is_what_they_have(fill):
     numbers = {}
     for rival in ("KL penalty", "entropy bonus", "clip-higher", "grpo", "base"):
         for k in (1, 8, 32, 128):
-            mean, low, high = interval_over_seeds(fill, name, "bon_loo1", rival, k)
-            numbers[rival, k] = f"{abs(mean):.3f} [{low:.3f}, {high:.3f}]"
-            if mean < 0:
-                numbers[rival, k] = f"{-mean:.3f} [{-high:.3f}, {-low:.3f}]"
+            numbers[rival, k] = distance_over_seeds(fill, name, "bon_loo1", rival, k)
     starred = {place: text.replace(" [", "\\* [") for place, text in numbers.items()}
     tests = {(test.second, test.measure.k): test for test in study.pairs}
     assert {test.above for (_, k), test in tests.items() if k == 8} == {len(study.seeds)} == {6}
@@ -465,34 +471,27 @@ def test_what_is_said_of_rivals_at_half_the_rate_is_what_their_seeds_have(fill):
     study = fill.load(name)
     assert study.seeds == fill.load("front_confirmed").seeds[:4]
     tests = {(test.first, test.second, test.measure.k): test for test in study.pairs}
-
-    def said(first, second, k):
-        mean, low, high = interval_over_seeds(fill, name, first, second, k)
-        if mean < 0:
-            mean, low, high = -mean, -high, -low
-        return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
-
+    distance = functools.partial(distance_over_seeds, fill, name)
     penalty = "KL penalty, half the rate"
     plain = "grpo, half the rate"
     to_penalty = tests["bon_loo1", penalty, 8]
     to_plain = tests["bon_loo1", plain, 8]
     assert to_penalty.above == to_plain.above == 4
     assert (
-        f"has {said('bon_loo1', penalty, 8)} more than the KL penalty at half the rate (p "
+        f"has {distance('bon_loo1', penalty, 8)} more than the KL penalty at half the rate (p "
         f"{to_penalty.p:.3f}, and {to_penalty.adjusted_p:.3f} after correction for all "
-        f"{len(tests)} tests of the table) and {said('bon_loo1', plain, 8)} more than GRPO at half "
-        f"the rate ({to_plain.adjusted_p:.3f} after correction)"
+        f"{len(tests)} tests of the table) and {distance('bon_loo1', plain, 8)} more than GRPO at "
+        f"half the rate ({to_plain.adjusted_p:.3f} after correction)"
     ) in page
     assert (
-        f"no gain**: {said(penalty, 'KL penalty', 8)} at 8 with the KL penalty, "
-        f"{said(plain, 'grpo', 8)} for GRPO."
+        f"no gain**: {distance(penalty, 'KL penalty', 8)} at 8 with the KL penalty, "
+        f"{distance(plain, 'grpo', 8)} for GRPO."
     ) in page
-    first = said("bon_loo1", penalty, 1).replace(" [", "\\* [")
+    first = distance("bon_loo1", penalty, 1).replace(" [", "\\* [")
     assert f"better first answer**, by {first}." in page
     readme = in_one_line("README.md")
-    assert (
-        f"at half the rate with twice the steps is {said('bon_loo1', penalty, 8)} below" in readme
-    )
+    lead = distance("bon_loo1", penalty, 8)
+    assert f"at half the rate with twice the steps is {lead} below" in readme
 
 
 RATES = ("smollm2_all", "smollm2_all_half_rate")

@@ -16,6 +16,11 @@ from maxatk.jsonl import write_jsonl
 from maxatk.training.rows import Rows
 
 METRICS = ("max@k", "pass@k")
+FEW_EXAMPLES = hypothesis.settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
 
 
 def results_of(folder, rows, name, **settings):
@@ -45,11 +50,7 @@ def split(rows, seed, rule):
     return [next(iterators[place]) for place in order]
 
 
-@hypothesis.settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
-)
+@FEW_EXAMPLES
 @hypothesis.given(
     rewards=st.lists(
         st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=3, max_size=6), min_size=1
@@ -78,11 +79,7 @@ def test_splitting_rollouts_changes_no_metric(tmp_path, rewards, seed, rule):
             assert of_parts[k] == pytest.approx(values, nan_ok=True)
 
 
-@hypothesis.settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
-)
+@FEW_EXAMPLES
 @hypothesis.given(
     rollouts=st.lists(
         st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=1, max_size=4), min_size=2

@@ -75,19 +75,14 @@ class RolloutLayout:
             self._refuse_unequal("rewards", table, have_say)
         if self.reward != "sum":
             return self._last(table, have_say, np.nan)
-        sums = np.where(np.isnan(self._last(table, have_say, np.nan)), np.nan, 0.0)
-        np.add.at(sums.reshape(-1), self._cells[have_say], table[have_say])
-        return sums
+        return self._summed(table, have_say)
 
     def sums(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards summed over each rollout, (P, n).
 
         So are log ratios: the ratio of a rollout is the product of those of its rows.
         """
-        table = self.of_rows.rows(field, values)
-        sums = np.where(np.arange(self.width) < self.sizes[:, None], 0.0, np.nan)  # NaN: padded
-        np.add.at(sums.reshape(-1), self._cells[self._is_row], table[self._is_row])
-        return sums
+        return self._summed(self.of_rows.rows(field, values), self._is_row)
 
     def rows(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards as one a rollout, that of its last row.
@@ -130,6 +125,14 @@ class RolloutLayout:
         # Of several values for one place NumPy keeps the last.
         last.reshape(-1)[self._cells[rows]] = table[rows]
         return last
+
+    def _summed(self, table: FloatArray, rows: npt.NDArray[np.bool_]) -> FloatArray:
+        """Return the sum over some rows of each rollout, NaN for a rollout without any."""
+        sums = np.full((len(self.sizes), self.width), np.nan)
+        cells = self._cells[rows]
+        sums.reshape(-1)[cells] = 0.0
+        np.add.at(sums.reshape(-1), cells, table[rows])
+        return sums
 
     def _refuse_unequal(self, field: str, table: FloatArray, rows: npt.NDArray[np.bool_]) -> None:
         """Raise InvalidValueError where some rows of one rollout have different values."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.pooling import pool_results, same_problems
 from maxatk.evaluation.results import METRICS, Mean, Results
 from maxatk.report.tables import counted
@@ -109,7 +110,8 @@ class Comparison:
         if not self.baseline.results.ids:
             return np.empty((len(self.runs), 0))
         values = np.array([run.values(metric, [k])[:, 0] for run in self.runs])
-        return values[:, ~np.isnan(values).any(axis=0)]
+        lacking = np.isnan(values).any(axis=0)  # (problems,)
+        return values[:, ~lacking]
 
     def ranked(self, metric: str, k: int) -> list[str]:
         """Return the names by their means over the problems that all have, the highest first.
@@ -120,9 +122,7 @@ class Comparison:
         in_common = self.values_in_common(metric, k)
         means = {}
         for run, values in zip(self.runs, in_common, strict=True):
-            mean = run.metric(metric, k).mean
-            if len(values):
-                mean = round(float(values.mean()), 6)  # as those of results
+            mean = number_or_none(values.mean()) if len(values) else run.metric(metric, k).mean
             means[run.name] = -math.inf if mean is None else mean
         return sorted(means, key=means.__getitem__, reverse=True)
 

@@ -41,8 +41,7 @@ class FrontSettings:
     choose: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        fits = len(self.ks) > 0 and all(is_whole(k, 2) for k in self.ks)
-        require(fits, "front.ks", "whole numbers from 2", self.ks)
+        _check_ks("front.ks", self.ks, least=2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +106,7 @@ class StudyRecipe:
         in_range = all(0 <= seed < _SEEDS for seed in self.seeds)
         allowed = f"different whole numbers from 0, below {_SEEDS}"
         require(different and in_range, "seeds", allowed, self.seeds)
-        whole = len(self.ks) > 0 and all(is_whole(k, 1) for k in self.ks)
-        require(whole, "ks", "whole numbers from 1", self.ks)
+        _check_ks("ks", self.ks, least=1)
 
     def _check_folders(self) -> None:
         out = Path(self.out).resolve()
@@ -245,6 +243,11 @@ class StudyRecipe:
         filled_in = _FILLED_IN[:-1] if self.mini is None else _FILLED_IN
         _refuse_filled_in(section, filled_in, where)
         _refuse_filled_in(distill, _FILLED_IN, f"{where}.distill")
+
+
+def _check_ks(field: str, ks: Sequence[int], *, least: int) -> None:
+    fits = len(ks) > 0 and all(is_whole(k, least) for k in ks)
+    require(fits, field, f"whole numbers from {least}", ks)
 
 
 def _refuse_filled_in(section: Mapping[str, Any], filled_in: Sequence[str], where: str) -> None:

@@ -7,7 +7,7 @@ are not needed for is refused here, so that nobody waits for a model that cannot
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from transformers import (
     PreTrainedTokenizerBase,
     ProcessorMixin,
 )
-from trl import GRPOTrainer
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
@@ -35,10 +34,10 @@ from maxatk.verifier.rewards import ENVIRONMENTS
 _READERS = (PreTrainedTokenizerBase, ProcessorMixin)
 
 
-def by_name(*given: Any, **others: Any) -> Mapping[str, Any]:
-    """Return arguments of TRL's GRPOTrainer by their names, also those without one."""
+def by_name(constructor: Callable[..., None], *positional: Any, **others: Any) -> Mapping[str, Any]:
+    """Return arguments of a trainer's `__init__` by their names, also those without one."""
     trainer = None  # in place of `self`
-    return inspect.signature(GRPOTrainer.__init__).bind(trainer, *given, **others).arguments
+    return inspect.signature(constructor).bind(trainer, *positional, **others).arguments
 
 
 def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ import trl
 from maxatk.check import needing, require, returned_rewards
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
+from maxatk.train.arguments import by_name
 from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
 from maxatk.train.launch import check_processes
@@ -33,7 +34,7 @@ with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip inst
     from trl.experimental.async_grpo.packing import TreeRow
     from trl.trainer.utils import disable_dropout_in_model
 
-    from maxatk.train.asynchronous_checks import by_name, check_conversations
+    from maxatk.train.asynchronous_checks import check_conversations
 
 __all__ = ["MaxAtKAsyncConfig", "MaxAtKAsyncTrainer", "MaxAtKRolloutLoop"]
 
@@ -199,7 +200,10 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         if rollout_worker is not None:
             _check_worker(rollout_worker, args)
         else:
-            check_conversations(args, by_name(model, reward_funcs, args, *more, **others))
+            arguments = by_name(
+                AsyncGRPOTrainer.__init__, model, reward_funcs, args, *more, **others
+            )
+            check_conversations(args, arguments)
         self._learner = Learner(args.objective)
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)

@@ -7,26 +7,16 @@ has begun, and what is wrong with them ends it with an error of another library.
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from datasets import Value
 from transformers import AutoTokenizer
 from trl.chat_template_utils import add_response_schema
-from trl.experimental.async_grpo import AsyncGRPOTrainer
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
-from maxatk.train.chat_templates import is_transformed
-
-
-def by_name(*positional: Any, **others: Any) -> Mapping[str, Any]:
-    """Return arguments of TRL's AsyncGRPOTrainer by their names, also those without one."""
-    trainer = None  # in place of `self`
-    return (
-        inspect.signature(AsyncGRPOTrainer.__init__).bind(trainer, *positional, **others).arguments
-    )
+from maxatk.train.chat_templates import feature_of_prompts
 
 
 def check_conversations(config: Any, arguments: Mapping[str, Any]) -> None:
@@ -55,10 +45,7 @@ def check_conversations(config: Any, arguments: Mapping[str, Any]) -> None:
 
 def _refuse_texts(dataset: Any) -> None:
     """Refuse a column of prompts that is known to hold texts; no row is read."""
-    features = getattr(dataset, "features", None)  # None where only rows would tell
-    if features is None or is_transformed(dataset):
-        return
-    kind = features.get("prompt")
+    kind = feature_of_prompts(dataset)
     is_text = isinstance(kind, Value) and "string" in kind.dtype
     allowed = "lists of messages, since the worker samples conversations alone"
     require(not is_text, "train_dataset: prompt", allowed, getattr(kind, "dtype", None))

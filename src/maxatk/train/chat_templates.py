@@ -36,11 +36,16 @@ def refuse_without_template(
 
 def _has_messages(dataset: Any) -> bool:
     """Return whether the prompts are known to be lists of messages; no row is read."""
-    features = getattr(dataset, "features", None)  # None where only rows would tell
-    if features is None or is_transformed(dataset):
-        return False
-    message = getattr(features.get("prompt"), "feature", None)
+    message = getattr(feature_of_prompts(dataset), "feature", None)
     return isinstance(message, Mapping) and "role" in message
+
+
+def feature_of_prompts(dataset: Any) -> Any:
+    """Return what the column `prompt` is known to hold, None where only rows would tell."""
+    features = getattr(dataset, "features", None)
+    if features is None or is_transformed(dataset):
+        return None
+    return features.get("prompt")
 
 
 def is_transformed(dataset: Any) -> bool:

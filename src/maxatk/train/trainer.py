@@ -79,7 +79,9 @@ class MaxAtKTrainer(ResumingTrainer):
             raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
         functions = functions_of_caller(reward_funcs)
         check_processes(args)
-        self._arguments = by_name(model, functions, args, train_dataset, *more, **others)
+        self._arguments = by_name(
+            GRPOTrainer.__init__, model, functions, args, train_dataset, *more, **others
+        )
         check_arguments(args, self._arguments)
         super().__init__(model, functions, args, train_dataset, *more, **others)
         # For the checks of later evaluation sets, which need not load it again.
