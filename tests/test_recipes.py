@@ -48,6 +48,7 @@ ON_POLICY = [
         "front",
         "front_confirmed",
         "front_half_rate",
+        "front_longer",
     )
 ]
 PRETRAINED = [
