@@ -176,3 +176,13 @@ def test_a_log_without_turns_says_what_it_lacks(tmp_path):
         read_rewards(tmp_path / "log.jsonl").results(column="turns=2")
     with pytest.raises(InvalidValueError, match="budget: does not go with by or column"):
         CompareOptions(budget="turns=1", by="level")
+
+
+def test_a_rollout_that_is_cut_off_does_not_beat_one_with_a_negative_reward(tmp_path):
+    rows = [{"problem_id": "p", "reward": r, "turns": t} for r, t in ((-1.0, 1), (1.0, 3))]
+    write_jsonl(tmp_path / "log.jsonl", rows)
+    rewards = read_rewards(tmp_path / "log.jsonl")
+    with pytest.raises(InvalidValueError, match=r"budget: .turns=2.: .* as 1 of them do.*, got -1"):
+        rewards.results(column="turns=2")
+    # Nothing is cut off within three turns.
+    assert rewards.results(column="turns=3").metrics == rewards.results().metrics

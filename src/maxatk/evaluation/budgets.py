@@ -32,12 +32,17 @@ def turns_of(column: str) -> int:
     return int(text)
 
 
+def rewards_by_turn(columns: Mapping[str, float]) -> dict[int, float]:
+    """Return the rewards that a rollout reached, by turn; none where it does not say."""
+    return {turns_of(name): reward for name, reward in columns.items() if is_budget(name)}
+
+
 def reward_within(columns: Mapping[str, float], turns: int) -> float | None:
     """Return the reward of a rollout within so many turns, 0 where it had none by then.
 
     None where the rollout does not say at which turns it reached anything.
     """
-    reached = {turns_of(name): value for name, value in columns.items() if is_budget(name)}
+    reached = rewards_by_turn(columns)
     if not reached:
         return None
     in_time = [turn for turn in reached if turn <= turns]

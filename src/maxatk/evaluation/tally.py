@@ -14,7 +14,7 @@ from maxatk.check import is_finite, require
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation import results
 from maxatk.evaluation.blind_retry import VISIBLE_TESTS, retried_max_at_k
-from maxatk.evaluation.budgets import is_budget, reward_within, turns_of
+from maxatk.evaluation.budgets import is_budget, reward_within, rewards_by_turn, turns_of
 from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
 from maxatk.objectives import max_at_k
 from maxatk.objectives.metrics import passes
@@ -154,6 +154,8 @@ class ScoreTally:
         self._turns: int | None = None  # of the budget that the column is, if it is one
         if column is not None and is_budget(column):
             self._turns = turns_of(column)
+        self._cut_off = 0  # rollouts that had no reward by then, which count as 0
+        self._lowest_reached = 0.0  # of the rewards after any number of turns
         self._problems: dict[str, _Scores] = defaultdict(_Scores)
         self._outcomes = Counter[str]()
         self._unscored = 0
@@ -164,6 +166,10 @@ class ScoreTally:
     def add(self, score: Score) -> None:
         """Count one score; raises DataError if that sample has one."""
         reward = self.reward_of(score)
+        if self._turns is not None and reward is not None:
+            reached = rewards_by_turn(score.columns)
+            self._cut_off += min(reached) > self._turns
+            self._lowest_reached = min(self._lowest_reached, *reached.values())
         of_problem = self._problems[score.problem_id]
         of_problem.add(score, np.nan if reward is None else reward)
         of_problem.zeroed += score.error is not None and reward is not None
@@ -190,13 +196,20 @@ class ScoreTally:
     def rewards(self, problem_ids: Sequence[str]) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         """Return rewards (P, n), NaN where unscored or absent, and the number of scores (P,).
 
-        Raises InvalidValueError where no score has the column that stands in for the reward.
+        Raises InvalidValueError where no score has the column that stands in for the reward, or
+        where a rollout that took too many turns would have more than one with a negative reward.
         """
         names = {name for scores in self._problems.values() for name in scores.further}
         if self._turns is not None and not any(map(is_budget, names)):
             raise InvalidValueError(
                 f"budget: {self.column!r}: no sample says how many turns it took; a log needs the "
                 "field turns, or turn and rollout with a row a turn (--map)"
+            )
+        if self._cut_off and self._lowest_reached < 0:
+            raise InvalidValueError(
+                f"budget: {self.column!r}: a rollout that took more turns counts as 0, as "
+                f"{self._cut_off:,} of them do; rewards must be at least 0 then, got "
+                f"{self._lowest_reached:g}"
             )
         if self._turns is None and self.column is not None and self.column not in names:
             raise unknown_name("column", self.column, names)
