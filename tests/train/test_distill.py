@@ -1,6 +1,7 @@
 """Best-of-N distillation: its loss, its rounds, and what it refuses."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,19 @@ def test_stored_samples_are_distilled(recipe, tmp_path):
     )
     assert not (stored / "samples-0").exists()
     assert (stored / "model.safetensors").is_file()
+
+
+def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recipe, tmp_path):
+    sampled = str(run(recipe) / "samples-0")
+    settings = {**recipe, "run": sampled, "out": str(tmp_path / "stored")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
+    settings["eval"] = {**recipe["eval"], "prompt": {"system": "Be brief."}}
+    told = r"after another prompt .* prompt.system: None in the folder, 'Be brief.' now"
+    with pytest.warns(UserWarning, match=told):
+        plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
 
 
 @pytest.mark.parametrize(

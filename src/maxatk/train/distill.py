@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from trl import SFTConfig, SFTTrainer
 from maxatk.check import require, whole
 from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.evaluation import UnitProgress
-from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.folder import MANIFEST, SAMPLES, SCORES
 from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.evaluation.run import evaluate
 from maxatk.evaluation.store import read_records
 from maxatk.exchange.export import Exported, sft_rows
+from maxatk.folders import differing_settings, read_json
 from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
@@ -142,7 +144,29 @@ def _check(recipe: DistillRecipe) -> SFTConfig:
     load_problems(recipe.problems, limit=1)
     if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
         raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
+    if recipe.run is not None:
+        _warn_of_another_prompt(recipe, Path(recipe.run))
     return config
+
+
+def _warn_of_another_prompt(recipe: DistillRecipe, run: Path) -> None:
+    """Warn where the samples of a run were drawn after another prompt than is trained after.
+
+    It may be meant: a model can learn to answer without a system turn as it does with one.
+    """
+    manifest = read_json(run / MANIFEST) if (run / MANIFEST).is_file() else {}
+    model_settings = manifest.get("settings", {}).get("model") or {}
+    sampled_after = model_settings.get("prompt")
+    if sampled_after is None:  # samples of a server, or from elsewhere
+        return
+    trained_after = recipe.eval_recipe(recipe.model, run, 0).prompt.to_json()
+    differences = list(differing_settings(sampled_after, trained_after, "prompt"))
+    if differences:
+        warnings.warn(
+            f"run: the samples in {run} were drawn after another prompt than the model is to "
+            f"learn to answer, which `eval` says: {'; '.join(differences)}",
+            stacklevel=2,
+        )
 
 
 def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
