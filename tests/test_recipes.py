@@ -49,6 +49,7 @@ ON_POLICY = [
         "front_confirmed",
         "front_half_rate",
         "front_longer",
+        "front_kl",
     )
 ]
 PRETRAINED = [
