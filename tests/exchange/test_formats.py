@@ -270,6 +270,32 @@ def test_a_conversation_under_another_name_is_one_text_of_a_row(tmp_path):
     assert (row.prompt, row.completion) == ("Be brief.\n2+2=", "4")
 
 
+def test_messages_in_parts_tell_problems_apart_by_their_texts(tmp_path):
+    system = {"role": "system", "content": "Be brief."}
+    rows = [
+        {
+            "prompt": [system, {"role": "user", "content": [{"type": "image"}, {"text": text}]}],
+            "completion": "4",
+            "step": 1,
+            "advantage": 0.5,
+            "correct": 1.0,
+        }
+        for text in ("2+2=", "1+3=")
+    ]
+    samples = read_log(write(tmp_path, *rows))
+    ids = [sample.problem_id for sample in samples]
+    assert ids == ["Be brief.\n2+2=", "Be brief.\n1+3="]
+    # The completion is a number, and no score of its own.
+    assert samples[0].columns == {"step": 1.0, "advantage": 0.5, "correct": 1.0}
+
+
+@pytest.mark.parametrize("completion", [["4"], [3, 4], [{"role": "assistant"}, "4"]])
+def test_a_list_that_is_no_conversation_is_no_empty_completion(tmp_path, completion):
+    path = write(tmp_path, {"problem_id": "p", "completion": completion, "reward": 1.0})
+    with pytest.raises(DataError, match="field 'completion': must be text, got"):
+        read_log(path)
+
+
 def test_a_scorer_of_inspect_that_gives_no_number_leaves_the_others_usable():
     scores = {"match": "C", "judge": {"style": 0.5, "truth": 1.0}}
     row = {"id": "p", "epoch": 2, "input": "2+2=", "target": "4", "completion": "4"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from maxatk.check import LARGEST
-from maxatk.conversations import completion_text, transcript
+from maxatk.conversations import completion_text, content_text, transcript
 from maxatk.errors import DataError
 from maxatk.records import Sample
 from maxatk.tables import MISSING, value_at
@@ -207,13 +207,14 @@ def _as_number(value: Any) -> float | None:
 
 
 def conversation(value: Any) -> str | None:
-    """Return a text as it is, of a list of messages their contents in lines, None for the rest."""
+    """Return a text as it is, of a list of messages their texts in lines, None for the rest."""
     if isinstance(value, str):
         return value
-    if not isinstance(value, list):
+    if not is_list_of(Mapping, value):
         return None
-    contents = [message.get("content") for message in value if isinstance(message, Mapping)]
-    return "\n".join(content for content in contents if isinstance(content, str))
+    contents = [message.get("content") for message in value]
+    # A message of a model that also sees images is a list of parts.
+    return "\n".join(content_text(part) for part in contents if isinstance(part, (str, list)))
 
 
 def turns_of(completion: Sequence[RawRow]) -> int:

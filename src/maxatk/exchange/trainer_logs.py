@@ -32,7 +32,7 @@ _VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 
 def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of `log_completions`, one parquet file a step; a reward function is a column."""
-    columns = log.numbers(row)
+    columns = log.numbers(row, without=("prompt", "completion"))
     # A reward that is empty here, or NaN, may be a number in another row.
     missing = [name for name, value in row.items() if value is None or value != value]
     rewards = [name for name in row if name in columns or name in missing]
