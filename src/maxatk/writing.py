@@ -101,13 +101,16 @@ class OutFolder:
     foreign: tuple[str, ...] = ()
     reads: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def check(self) -> None:
+    def check(self, *, for_reading: bool = False) -> None:
         """Raise InvalidValueError as `check_content`, and where nothing can be written there."""
-        self.check_content()
+        self.check_content(for_reading=for_reading)
         _refuse_unwritable("out", self.path)
 
-    def check_content(self) -> None:
-        """Raise InvalidValueError where the folder is not for this command; nothing is written."""
+    def check_content(self, *, for_reading: bool = False) -> None:
+        """Raise InvalidValueError where the folder is not for this command; nothing is written.
+
+        Another process may be writing there only where this one goes on `for_reading` alone.
+        """
         for field, source in self.reads.items():
             if source is not None:
                 self._refuse_overlap(field, Path(source))
@@ -125,7 +128,7 @@ class OutFolder:
                 f"{self.command}` did not write; allowed: a new folder, an empty one, or one of "
                 "its own"
             )
-        if LOCK in names:
+        if LOCK in names and not for_reading:
             self._hold().close()
 
     @contextlib.contextmanager

@@ -76,6 +76,16 @@ def test_two_studies_at_once_in_one_folder_are_refused(recipe, tmp_path, capsys)
     assert "work/maxatk.lock: another process is writing there" in capsys.readouterr().err
 
 
+def test_a_dry_run_says_what_is_left_of_a_study_that_runs(recipe, tmp_path, capsys):
+    arguments = ["study", str(recipe(grids=UNTRAINED)), "--dry-run"]
+    assert main(arguments) == 0
+    before = capsys.readouterr().out
+    with OutFolder(tmp_path / "work", "study", ()).alone():
+        assert main(arguments) == 0
+        assert main(["study", str(recipe(grids=UNTRAINED))]) == 2  # the lock is still held
+    assert capsys.readouterr().out == before
+
+
 def start(recipe, *flags):
     return subprocess.Popen(
         [sys.executable, "-m", "maxatk", "study", str(recipe), *flags],

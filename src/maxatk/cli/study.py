@@ -50,14 +50,15 @@ def command(
             `extends: FILE` the keys that it does not have come from another recipe beside it.
         overrides: Settings that win over the recipe, such as out=runs/other seeds=[7].
         jobs: Stages run at once; one more than cores with the built-in model, else one by default.
-        dry_run: Check everything, print the stages that are left, and stop.
+        dry_run: Check everything, print the stages that are left, and stop; also of a study that
+            runs.
     """
     at_least("--jobs", jobs, 1)
     study = load_study(recipe, overrides)
     if jobs is None:
         jobs = 1 if study.mini is None else default_jobs()
     everywhere = places(study)
-    check_study(study, everywhere)
+    check_study(study, everywhere, for_reading=dry_run)
     stages = planned(study, everywhere, cores=1, jobs=jobs)
     seconds = {stage.name: finished_seconds(study.work_folder, stage.name) for stage in stages}
     plan = _plan_text(study, seconds)

@@ -22,10 +22,15 @@ from maxatk.studies.stages import end_with_parent
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
-def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
-    """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails."""
+def check_study(
+    study: StudyRecipe, everywhere: Sequence[Place], *, for_reading: bool = False
+) -> None:
+    """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails.
+
+    A study that runs already is refused, but `for_reading`.
+    """
     for folder in out_folders(study):
-        folder.check()
+        folder.check(for_reading=for_reading)
     if study.model is not None:
         for model in set(outside_models(study).values()):
             refuse_missing_model(model)
