@@ -4,6 +4,7 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +36,12 @@ def test_it_is_the_share_of_the_subsets_that_keep_the_sample(rewards, k):
         return
     chances = chance_of_best(np.array(rewards, float), k)
     np.testing.assert_allclose(chances, enumerated(rewards, k), atol=1e-14)
+
+
+def test_a_series_of_one_group_keeps_its_index():
+    rewards = pd.Series([0.0, 1.0, 0.5], index=[7, 8, 9])
+    chances = chance_of_best(rewards, 2)
+    assert dict(chances) == pytest.approx({7: 0.0, 8: 2 / 3, 9: 1 / 3})
 
 
 def test_the_rewards_times_their_chances_are_max_at_k_in_every_shape():
