@@ -158,6 +158,20 @@ def test_unequal_selections_and_answers_of_one_rollout_are_refused():
         advantages(rewards, "majority", 2, rollouts=rollouts, answers=[["x", "y", "z", "z"]])
 
 
+@pytest.mark.parametrize("rule", [None, "last", "sum"])
+@pytest.mark.parametrize("first", [[1.0, np.nan], [np.nan, 1.0]])
+def test_a_row_without_reward_and_score_has_no_say_in_either(rule, first):
+    rewards = [[*first, 0.0, 0.5]]
+    scores = [[*(0.5 * np.array(first)), 0.1, 0.9]]
+    of_rollouts = {"rollouts": [["a", "a", "b", "c"]], "rollout_reward": rule}
+    got = advantages(rewards, "bon_loo1", 2, selection=scores, **of_rollouts)
+    whole = {"rewards": [[1.0, 0.0, 0.5]], "selection": [[0.5, 0.1, 0.9]]}
+    expected = advantages(**whole, method="bon_loo1", k=2)
+    np.testing.assert_allclose(got, expected[:, [0, 0, 1, 2]])
+    value = max_at_k(rewards, 2, selection=scores, **of_rollouts)
+    np.testing.assert_allclose(value, max_at_k(**whole, k=2))
+
+
 def test_a_group_of_few_rollouts_has_no_advantages_however_many_rows_it_has():
     ids = ["p"] * 6 + ["q"] * 6
     rollouts = [0, 0, 0, 0, 1, 1, *range(6)]
