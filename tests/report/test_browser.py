@@ -167,6 +167,33 @@ return [...document.querySelectorAll("#pairs tbody tr")].map((row) =>
         assert p[1] == p_value(test.adjusted_p)
 
 
+def test_numbers_read_alike_on_the_whole_page(probe, tmp_path):
+    """Halves of a thousandth, what rounds to one at four decimals, and what is nearly zero."""
+    worths = {
+        "base": [1 / 16, 3 / 16, 0.5, 0.25, 0.75, 0.5],
+        "other": [3 / 16, 1 / 16, 0.489506, 0.260496, 0.7497, 0.5003],
+    }
+    sources = {}
+    for name, rewards in worths.items():
+        rows = [{"problem_id": f"p{p}", "reward": r} for p, r in enumerate(rewards)]
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+        sources[name] = tmp_path / f"{name}.jsonl"
+    comparison = load_comparison(sources)
+    page = write_report(comparison, tmp_path / "page.html").read_text()
+    steps = """
+const texts = (cell) => [...cell.childNodes].map((e) => e.textContent);
+return [rows(), [...document.querySelectorAll("#pairs tbody td")].map(texts)];"""
+    rows, (one, other, moved, _, p) = probe(page, steps=ROWS + steps)["done"]
+    by_problem = zip(worths["base"], worths["other"], strict=True)
+    for row, (base, trained) in zip(rows, by_problem, strict=True):
+        assert row[1:] == [share(base), share(trained), change(trained - base)]
+    (test,) = decide(comparison).tests
+    means = [comparison.run(name).metric("max@k", 1).mean for name in ("other", "base")]
+    assert [one[0], other[0]] == list(map(share, means))
+    assert moved == [change(test.difference), change_interval(test.low, test.high)]
+    assert p == [p_value(test.adjusted_p)]
+
+
 def test_the_sentence_for_the_chosen_number_of_attempts_is_copied(probe, page, results):
     steps = """
 let copied = "";

@@ -43,7 +43,7 @@ def problem_data(
 
 def _values_by_k(run: Run, metric: str, ks: Sequence[int]) -> list[list[float | None]]:
     columns = run.results.per_problem.values[metric]
-    return [[_rounded(value) for value in columns[k]] for k in ks]
+    return [list(columns[k]) for k in ks]
 
 
 def _means_by_k(run: Run, metric: str, ks: Sequence[int]) -> list[list[float | None]]:
@@ -57,14 +57,10 @@ def _test_row(test: PairedTest, comparison: Comparison) -> list[Any]:
         comparison.names.index(test.first),
         comparison.names.index(test.second),
         comparison.ks.index(test.measure.k),
-        _rounded(test.difference),
-        _rounded(test.low),
-        _rounded(test.high),
-        _rounded(test.adjusted_p),
+        test.difference,
+        test.low,
+        test.high,
+        test.adjusted_p,
         test.mark,
         test.problems,
     ]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
