@@ -81,7 +81,7 @@ def train(folder: Path, out: Path, steps: int) -> None:
                 ids=[problem.id for problem in chosen],
             )
             row = {"reward": taken.mean_reward, **taken.metrics}
-            for reused in range(REUSE):
+            for reused in range(min(REUSE, steps - step + 1)):  # the last batch may have fewer
                 now = log_probabilities(model, *batch)
                 moved = (now.detach() - drawn_by).double().numpy().reshape(table.shape)
                 weights = torch.from_numpy(learner.advantages(groups, moved).ravel()).float()

@@ -73,4 +73,4 @@ def test_a_folder_that_is_no_run_and_numbers_that_are_not_allowed_are_refused(
     assert main(["diagnose", str(tmp_path / "nowhere")]) == 2
     assert "nowhere' does not exist" in capsys.readouterr().err
     assert main(["diagnose", folder, "--n", "32"]) == 2
-    assert "n: must be at most the samples with a reward" in capsys.readouterr().err
+    assert "n: must be at most the 16 samples of a problem" in capsys.readouterr().err

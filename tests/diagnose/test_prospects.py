@@ -7,6 +7,7 @@ import pytest
 
 from maxatk.diagnose.prospects import METHODS_COMPARED, prospects, signal_chances
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.load import results_of_folder
 from maxatk.objectives import advantages
 from maxatk.records import Outcome, Score
 from maxatk.statistics.power import pairs_needed, problems_needed
@@ -62,16 +63,38 @@ def test_the_chance_for_k_of_1_is_that_of_the_methods_without_k(method):
 
 def test_what_max_at_k_can_gain_is_what_the_best_sample_has_above_it(tmp_path):
     tables = prospects(run(tmp_path / "run", REWARDS), ns=[4], ks=[1, 2, 3])
-    assert tables["problems"] == [{"problems": 5, "samples": 5}]
-    assert [row["k"] for row in tables["gain"]] == [1, 2, 3, 4, 5]
+    assert tables["problems"] == [{"problems": 5, "samples": 7}]
+    assert [row["k"] for row in tables["gain"]] == [1, 2, 3, 4, 7]
     for row in tables["gain"]:
-        scored = [one[~np.isnan(one)] for one in REWARDS]
+        scored = [one[~np.isnan(one)] for one in REWARDS if (~np.isnan(one)).sum() >= row["k"]]
         means = [np.mean([max(s) for s in itertools.combinations(one, row["k"])]) for one in scored]
         best = np.array([one.max() for one in scored])
+        assert row["problems"] == len(scored) == (4 if row["k"] == 7 else 5)
         assert row["max@k"] == pytest.approx(np.mean(means))
         assert row["missing"] == pytest.approx(np.mean(best - means))
         assert row["rise"] == sum(best - means > 1e-9)
         assert row["beyond"] == pytest.approx(np.mean(1 - best))
+
+
+def test_a_problem_that_lost_its_rewards_limits_no_other(tmp_path):
+    whole = np.array(solved([0.25, 0.5, 0.75], 40))
+    lost = np.full((1, 40), np.nan)
+    lost[0, 0] = 1.0
+    folder = run(tmp_path / "run", np.concatenate([whole, lost]))
+    tables = prospects(folder)
+    alone = prospects(run(tmp_path / "alone", whole))
+    assert tables["problems"] == [{"problems": 4, "samples": 40}]
+    assert tables["signal"] == alone["signal"]
+    assert {row["problems"] for row in tables["signal"]} == {3}
+    assert tables["suggestion"] == alone["suggestion"]
+    by_k = results_of_folder(folder, ks=[1, 2, 4, 8, 16, 20, 32, 40]).metrics["max@k"]
+    assert [row["k"] for row in tables["gain"]] == list(by_k)
+    for row in tables["gain"]:
+        mean = by_k[row["k"]]
+        assert (row["max@k"], row["problems"]) == (
+            pytest.approx(mean.mean, abs=1e-6),
+            mean.problems,
+        )
 
 
 def test_rewards_above_1_have_no_ceiling(tmp_path):
@@ -151,9 +174,9 @@ def test_what_is_not_allowed_is_refused(tmp_path):
         (
             "ns",
             (8, 16),
-        ): r"^n: must be at most the samples with a reward of the poorest problem \(5\)",
+        ): "^n: must be at most the 7 samples of a problem",
         ("ns", (1,)): "^n: must be an integer of 2 or more, got 1",
-        ("ks", (6,)): "^k: must be an integer from 1 to the 5 samples",
+        ("ks", (8,)): "^k: must be an integer from 1 to the 7 samples",
         ("best_of", 0): "^best_of: must be an integer of 1 or more, got 0",
         ("differences", (0.0,)): "^difference: must be positive, got 0.0",
         ("differences", (1e-200,)): "^difference: must be .* or more in size, .*got 1e-200",
@@ -161,7 +184,7 @@ def test_what_is_not_allowed_is_refused(tmp_path):
         with pytest.raises(InvalidValueError, match=message):
             prospects(folder, **dict([settings]))
     for name, rewards, samples in (("unscored", [[np.nan] * 8], 0), ("single", [[1.0]], 1)):
-        with pytest.raises(DataError, match=f"the poorest problem has {samples} samples with a"):
+        with pytest.raises(DataError, match=f"a problem has {samples} samples with a reward"):
             prospects(run(tmp_path / name, rewards))
     with pytest.raises(MissingFileError):
         prospects(tmp_path)

@@ -123,9 +123,10 @@ def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> No
     samples = f"{about['samples']:,} samples"
     titles = {
         "signal": f"share of the groups with a signal for max@k, from {about['problems']:,} "
-        f"problems with {samples} or more",
-        "gain": "missing: from max@k to the best stored sample of a problem, on average; rise: the "
-        "problems where anything is missing; beyond: from the best stored sample to a reward of 1",
+        f"problems with {samples} or more, of which those count that have n rewards",
+        "gain": "missing: from max@k to the best stored sample of a problem with k rewards, on "
+        "average; rise: the problems where anything is missing; beyond: from the best stored "
+        "sample to a reward of 1",
         "weights": "share of the gradient by the log odds of success, by how often problems are "
         "solved",
         "agreement": "cosine of the gradients of max@1 and max@k, and the share of the problems "
@@ -139,7 +140,7 @@ def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> No
     }
     gains = [{**row, **_shares(row, "max@k", "missing", "beyond")} for row in tables["gain"]]
     outputs["gain"] = Output(tables["gain"], shown(gains).table, titles["gain"])
-    for name, index in (("signal", ["n"]), ("weights", ["solved", "problems"])):
+    for name, index in (("signal", ["n", "problems"]), ("weights", ["solved", "problems"])):
         outputs[name] = Output(tables[name], _pivot(tables[name], index), titles[name])
     outputs["suggestion"] = shown([suggestion], "n", "k", "method")
     outputs["problems"] = Output([about])

@@ -50,20 +50,22 @@ def prospects(
 ) -> dict[str, Rows]:
     """Return tables of what a training can gain, from the scores of a run.
 
-    - "problems": how many there are, and the `samples` of the poorest.
-    - "signal": n, k and the `share` of the groups of n samples with a signal for max@k.
-    - "gain": k and max@k; what is `missing` of it to the best stored sample of every problem, in
-      how many problems it can `rise`, and what is `beyond` all samples, None without a ceiling.
+    - "problems": how many there are, and the `samples` of the one with the fewest.
+    - "signal": n, k and the `share` of the groups of n samples with a signal for max@k, over the
+      `problems` with n rewards.
+    - "gain": k and max@k over the `problems` with k rewards; what is `missing` of it to the best
+      stored sample of each, in how many it can `rise`, and what is `beyond` all samples, None
+      without a ceiling.
     - "weights": the `share` of a method's gradient by how often problems are `solved`.
     - "needed": how many `problems` and `seeds` show a `difference` of max@k, None if none do.
     - "suggestion": an n, a k and a method that suit the problems, with the reason.
 
     `best_of` answers are what the best is taken of in use, half the samples by default. Sizes of a
-    group `ns` above the samples of the poorest problem are left out. `ks` are 1, 2, 4, ... up to
-    half of the samples by default.
+    group `ns` above the samples are left out. `ks` are 1, 2, 4, ... up to half of the samples by
+    default. As in results, a problem whose samples lack rewards does not limit the others.
 
-    Raises MissingFileError, DataError for a corrupt line and for a problem with fewer than two
-    samples with a reward, InvalidValueError for numbers.
+    Raises MissingFileError, DataError for a corrupt line and for samples of which no two make a
+    group, InvalidValueError for numbers.
     """
     for n in ns:
         whole("n", n, 2)
@@ -71,29 +73,28 @@ def prospects(
     for difference in differences:
         positive("difference", difference)
         seeds[difference] = pairs_needed(difference, _SEED_SPREAD)
-    rewards, fewest = _rewards_of(folder)
-    sizes = [n for n in sorted(set(ns)) if n <= fewest]
-    least = f"at most the samples with a reward of the poorest problem ({fewest})"
-    require(bool(sizes), "n", least, tuple(ns))
-    wanted = max(fewest // 2, 1) if best_of is None else best_of
+    rewards, samples = _rewards_of(folder)
+    sizes = [n for n in sorted(set(ns)) if n <= samples]
+    require(bool(sizes), "n", f"at most the {samples} samples of a problem", tuple(ns))
+    wanted = max(samples // 2, 1) if best_of is None else best_of
     whole("best_of", wanted, 1)
-    ks = check_ks(ks, fewest) or default_ks(max(fewest // 2, 1))
+    ks = check_ks(ks, samples) or default_ks(max(samples // 2, 1))
     chances = _chances(rewards, passing_reward(folder))
     suggestion = suggested(rewards, sizes, wanted)
     needed = [
         {
             "difference": difference,
             "k": k,
-            "problems": _problems_needed(difference, k, fewest, chances),
+            "problems": _problems_needed(difference, k, samples, chances),
             "seeds": seeds[difference],
         }
         for difference in differences
         for k in ks
     ]
     return {
-        "problems": [{"problems": len(rewards), "samples": fewest}],
+        "problems": [{"problems": len(rewards), "samples": samples}],
         "signal": list(_signal_rows(rewards, sizes, ks)),
-        "gain": list(_gain(rewards, sorted({*ks, *default_ks(fewest)}))),
+        "gain": list(_gain(rewards, sorted({*ks, *default_ks(samples)}))),
         "weights": list(
             _weights(chances, suggestion["n"], max(suggestion["k"], suggestion["n"] // 2))
         ),
@@ -103,22 +104,32 @@ def prospects(
 
 
 def _rewards_of(folder: str | Path) -> tuple[FloatArray, int]:
-    """Return the rewards (P, N) of the problems that have one, and the samples of the poorest."""
+    """Return the rewards (P, N) of the problems that have one, and the samples of a problem.
+
+    That is how many each of them has, with a reward or without, as far as any has as many rewards.
+    """
     tally = scores_of_folder(folder)
-    rewards, _ = tally.rewards(tally.problem_ids)
-    rewards = rewards[~np.isnan(rewards).all(axis=1)]
-    fewest = int((~np.isnan(rewards)).sum(axis=1).min()) if len(rewards) else 0
-    if fewest < 2:
+    rewards, stored = tally.rewards(tally.problem_ids)
+    has_reward = ~np.isnan(rewards).all(axis=1)
+    rewards = rewards[has_reward]
+    most = _scored(rewards).max(initial=0)
+    samples = int(stored[has_reward].min(initial=most))
+    if samples < 2:
         raise DataError(
-            f"{folder}: the poorest problem has {fewest} samples with a reward, and a group needs 2"
+            f"{folder}: a problem has {samples} samples with a reward, and a group needs 2"
         )
-    return rewards, fewest
+    return rewards, samples
+
+
+def _scored(rewards: FloatArray) -> npt.NDArray[np.intp]:
+    """Return how many samples of each problem have a reward: (P, N) to (P,)."""
+    return np.asarray((~np.isnan(rewards)).sum(axis=1))
 
 
 def signal_chances(rewards: FloatArray, n: int, k: int) -> FloatArray:
     """Return the chance (P,) that n samples of each problem have a signal for max@k, exactly.
 
-    rewards: (P, N), NaN where unscored; the n are drawn without replacement from the others. A
+    rewards: (P, N), NaN where unscored, n or more of each not; the n are drawn of these. A
     group has a signal where an advantage of `bon_loo1` is not 0: where max(k - 1, 1) of its
     samples or more are below its best. For k = 1 this is so for every method that has a baseline.
     """
@@ -142,11 +153,13 @@ def _signal_rows(
     for n in ns:
         for k in ks:
             if k <= n:
-                yield {"n": n, "k": k, "share": _signal(rewards, n, k)}
+                problems = int((_scored(rewards) >= n).sum())
+                yield {"n": n, "k": k, "share": _signal(rewards, n, k), "problems": problems}
 
 
 def _signal(rewards: FloatArray, n: int, k: int) -> float:
-    return float(signal_chances(rewards, n, k).mean())
+    can_be_drawn = rewards[_scored(rewards) >= n]
+    return float(signal_chances(can_be_drawn, n, k).mean())
 
 
 def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str, Any]:
@@ -200,22 +213,25 @@ def _widest_k(rewards: FloatArray, n: int, best_of: int) -> int:
 def _chances(rewards: FloatArray, passes_from: float) -> FloatArray:
     """Return how often each problem is solved: (P,)."""
     passed = passes(rewards, passes_from)
-    shares: FloatArray = passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
+    shares: FloatArray = passed.sum(axis=1) / _scored(rewards)
     return shares
 
 
 def _gain(rewards: FloatArray, ks: Sequence[int]) -> Iterator[dict[str, Any]]:
-    best = np.nanmax(rewards, axis=1)
     # A reward above 1 shows that 1 is no ceiling.
-    beyond = None if (best > CEILING).any() else float((CEILING - best).mean())
-    for k, values in zip(ks, max_at_k(rewards, ks).T, strict=True):
+    has_ceiling = np.nanmax(rewards) <= CEILING
+    for k in ks:
+        of_k = rewards[_scored(rewards) >= k]
+        values = max_at_k(of_k, k)
+        best = np.nanmax(of_k, axis=1)
         gap = best - values
         yield {
             "k": k,
             "max@k": float(values.mean()),
             "missing": float(gap.mean()),
             "rise": int((gap > 1e-9).sum()),
-            "beyond": beyond,
+            "beyond": float((CEILING - best).mean()) if has_ceiling else None,
+            "problems": len(of_k),
         }
 
 
