@@ -1,5 +1,7 @@
 """Advantages of any function of a group, and what a method weighs."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,9 @@ def test_influence_refuses():
         influence(max, REWARDS, k=7)
     with pytest.raises(InvalidValueError, match="baseline: unknown value 'replace'"):
         influence(max, REWARDS, "replace")
+    for returned in (None, math.nan, "1", [1.0, 2.0]):
+        with pytest.raises(InvalidValueError, match=r"statistic: .* must be a finite number, got"):
+            influence(lambda _, returned=returned: returned, REWARDS)
 
 
 RATES = np.array([0.0, 0.05, 0.2, 0.5, 0.8, 1.0])

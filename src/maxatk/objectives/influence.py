@@ -39,7 +39,8 @@ def influence(
         draws: Subsets that are drawn a group where there are more; fewer are all taken.
         seed: Of the draws.
 
-    Raises InvalidValueError for groups of different sizes, k > n and an unknown baseline.
+    Raises InvalidValueError for groups of different sizes, k > n, an unknown baseline, and a
+    statistic that is no finite number.
     """
     one_of("baseline", baseline, get_args(Without))
     groups = [list(group) for group in rewards]
@@ -57,11 +58,11 @@ def influence(
     for row, group in zip(advantages, groups, strict=True):
         subsets = _subsets(n, size, most, rng)
         for subset in subsets:
-            of_subset = statistic([group[i] for i in subset])
+            of_subset = _value_of(statistic, [group[i] for i in subset])
             for i in subset:
                 others = [group[j] for j in subset if j != i]
                 if baseline == "remove_one":
-                    without = statistic(others)
+                    without = _value_of(statistic, others)
                 else:
                     # A subset of one has no others, and those of the group stand in.
                     donors = others or [group[j] for j in range(n) if j != i]
@@ -79,8 +80,18 @@ def _subsets(n: int, size: int, most: int, rng: np.random.Generator) -> Sequence
 
 def _mean_replaced(statistic: Statistic, others: list[Any], donors: list[Any]) -> float:
     """Return the mean of the statistic of the others with each of the donors."""
-    replaced = [statistic([*others, donor]) for donor in donors]
+    replaced = [_value_of(statistic, [*others, donor]) for donor in donors]
     return sum(replaced) / len(replaced)
+
+
+def _value_of(statistic: Statistic, samples: list[Any]) -> float:
+    """Return the statistic of samples; raise InvalidValueError for what is no finite number."""
+    returned: Any = statistic(samples)
+    value = returned_number(returned)
+    if value is None or math.isnan(value):
+        field = "statistic: what it returns"
+        raise InvalidValueError(f"{field}: must be a finite number, got {shown(returned)}")
+    return value
 
 
 def leave_one_out(function: Callable[..., float], group: Group) -> FloatArray:
@@ -91,12 +102,7 @@ def leave_one_out(function: Callable[..., float], group: Group) -> FloatArray:
 
     def of_samples(samples: Sequence[Any]) -> float:
         arguments = [list(column) for column in zip(*samples, strict=True)]
-        returned: Any = function(*arguments)
-        value = returned_number(returned)
-        if value is None or math.isnan(value):
-            field = "method: what the statistic returns"
-            raise InvalidValueError(f"{field}: must be a finite number, got {shown(returned)}")
-        return value
+        return function(*arguments)
 
     # A sample is its reward, or its reward and its answer.
     groups = [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)]
