@@ -8,11 +8,18 @@
   const value = (model, row) => data.values[state.metric][model][state.k][row] ?? NaN;
   const at = (k) => data.metrics[state.metric].replace("@k", `@${k}`);
   const gain = (row) => value(state.a, row) - value(state.b, row);
-  // As the tables of the page and the command line: what lies halfway goes to the even digit, which
-  // for 1, 5, 9, ... sixteenths is the one below, and what reads as zero has no sign.
-  const size = (number) => (Math.abs(number) - ((16 * Math.abs(number)) % 4 === 1 ? 1e-6 : 0)).toFixed(3);
-  const digits = (number) => (number === null || Number.isNaN(number) ? "–" : (number < 0 && size(number) !== "0.000" ? "−" : "") + size(number));
-  const signed = (number) => (number > 0 && size(number) !== "0.000" ? "+" : "") + digits(number);
+  // As the tables of the page and the command line: what lies halfway between two thousandths, which
+  // is an odd number of sixteenths, goes to the even one. `toFixed` goes up.
+  const size = (number) => {
+    const magnitude = Math.abs(number);
+    const goesDown = (16 * magnitude) % 4 === 1;
+    return (goesDown ? magnitude - 1e-6 : magnitude).toFixed(3);
+  };
+  // What reads as zero has no sign.
+  const minus = (number) => (number < 0 && size(number) !== "0.000" ? "−" : "");
+  const plus = (number) => (number > 0 && size(number) !== "0.000" ? "+" : "");
+  const digits = (number) => (number === null || Number.isNaN(number) ? "–" : minus(number) + size(number));
+  const signed = (number) => plus(number) + digits(number);
   const wanted = {
     all: () => true,
     "A beats B": (row) => gain(row) > 5e-7,
