@@ -44,6 +44,11 @@ PROGRAMS = {
         "atexit.register(lambda: sys.__stdout__.write(buffer.getvalue()))\n"
         f"{SUM}"
     ),
+    "detached streams": (
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')\n"
+        f"sys.stdin = io.TextIOWrapper(sys.stdin.detach(), encoding='utf-8')\n{SUM}"
+    ),
+    "no first stdout": f"import sys\nsys.__stdout__ = None\n{SUM}",
     "destructor prints": (
         "input()\nout = open(1, 'w')\nout.write(str(sum(map(int, input().split()))))"
     ),

@@ -153,10 +153,15 @@ def _finish(status: int, *, finalise: bool = False) -> NoReturn:
 
 
 def _flush() -> None:
-    # A program may have replaced sys.stdout and still have printed to the first one.
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__):
+    for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
             stream.flush()
+    # A program may have replaced sys.stdout and still have printed to the first one.
+    first_stdout: Any = sys.__stdout__
+    try:
+        first_stdout.flush()
+    except Exception:  # it is closed, detached or None: of that an interpreter takes no notice
+        return
 
 
 def prepare_interpreter() -> None:
