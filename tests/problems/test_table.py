@@ -126,6 +126,17 @@ def test_a_method_of_a_plain_value_is_no_object_of_the_program(tmp_path, check):
     assert problem.entry_point in ("f", "F")
 
 
+@pytest.mark.parametrize(
+    ("tests", "meta"), [(json.dumps(CASES), {"level": 3}), ("in two files", None)]
+)
+def test_a_text_of_tests_is_kept_once(tmp_path, tests, meta):
+    row = {"prompt": "Square it.", "answer": "4", "tests": tests, "level": 3}
+    (problem,) = (
+        read(tmp_path, row, input="stdin", output="stdout") if meta else read(tmp_path, row)
+    )
+    assert problem.meta == (meta or {"level": 3, "tests": tests})
+
+
 def test_input_and_output_of_another_meaning_are_no_tests(tmp_path):
     row = {"instruction": "Say it.", "input": "in French", "output": "Bonjour", "tests": 3}
     (problem,) = read(tmp_path, row, prompt="instruction", answer="output")

@@ -59,7 +59,8 @@ def convert(row: base.Row, options: Options) -> base.Converted:
     solution = value_at(row, options.solution)
     if not isinstance(solution, str):
         solution = None
-    tests = _tests(row, options, solution)
+    declared = _declared_tests(row, options)
+    tests = _tests(declared, row, options, solution)
     if tests.unusable:
         return base.LeftOut(name, tests.unusable)
     answer = value_at(row, options.answer)
@@ -79,7 +80,7 @@ def convert(row: base.Row, options: Options) -> base.Converted:
         entry_point=entry_point,
         answer=None if answer in (MISSING, None, "") else str(answer),
         source=options.hub or "table",
-        meta=_meta(row, options),
+        meta=_meta(row, options, without_tests=declared is not MISSING),
     )
     return base.SolvedProblem(problem, solution)
 
@@ -91,9 +92,11 @@ def _needed(row: base.Row, path: str) -> Any:
     return value
 
 
-def _meta(row: base.Row, options: Options) -> dict[str, Any]:
+def _meta(row: base.Row, options: Options, *, without_tests: bool) -> dict[str, Any]:
     """Return the columns that are no field of the problem and hold a text or a number."""
     fields = {getattr(options, field.name) for field in dataclasses.fields(Options)}
+    if without_tests and options.tests is None:
+        fields.add("tests")
     return {
         str(column): value
         for column, value in row.items()
@@ -109,12 +112,21 @@ class _Tests(NamedTuple):
     unusable: str = ""
 
 
-def _tests(row: base.Row, options: Options, solution: str | None) -> _Tests:
-    """Return the tests of a row, whose right program is `solution` where there is one."""
+def _declared_tests(row: base.Row, options: Options) -> Any:
+    """Return what a row has for `tests`, MISSING where a column of that name has something else."""
     value = value_at(row, "tests") if options.tests is None else _needed(row, options.tests)
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         value = json_value(value)  # as a table keeps a list
-    if options.tests is None and not isinstance(value, (list, Mapping)):
+    is_named = options.tests is not None
+    return value if is_named or isinstance(value, (list, Mapping)) else MISSING
+
+
+def _tests(value: Any, row: base.Row, options: Options, solution: str | None) -> _Tests:
+    """Return the tests of a row, which declares `value`.
+
+    `solution` is a right program, where there is one.
+    """
+    if value is MISSING:
         if options.input is None or options.output is None:
             return _Tests()
         return _Tests(_paired(_needed(row, options.input), _needed(row, options.output)))
