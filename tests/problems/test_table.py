@@ -127,6 +127,33 @@ def test_a_method_of_a_plain_value_is_no_object_of_the_program(tmp_path, check):
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        {"fn_name": "f", "in": [[1, 2]], "out": [[3]]},
+        [{"in": "[1]\n2", "out": "3", "testtype": "functional"}],
+        [{"in": [1, 2], "out": 3, "type": "function_call", "fn_name": "f"}],
+    ],
+)
+def test_the_arguments_of_a_function_are_no_standard_input(tmp_path, value):
+    rows = [
+        {"prompt": "Add.", "tests": json.dumps(value)},
+        {"prompt": "Square it.", "tests": json.dumps([{"fn_name": None, "in": "2", "out": "4"}])},
+    ]
+    options = {"input": "in", "output": "out"}
+    (tmp_path / "mine.json").write_text(json.dumps(rows))
+    (problem,) = load_problems("table", file=tmp_path / "mine.json", options=options)
+    assert problem.tests == PAIRS[:1]
+
+
+def test_lines_of_a_standard_input_are_texts(tmp_path):
+    row = {"prompt": "Add.", "tests": [{"input": [[1, 2], 3], "output": "6"}]}
+    with pytest.raises(
+        DataError, match=r"must have texts for input and output, got \[\[1, 2\], 3\]"
+    ):
+        read(tmp_path, row)
+
+
+@pytest.mark.parametrize(
     ("tests", "meta"), [(json.dumps(CASES), {"level": 3}), ("in two files", None)]
 )
 def test_a_text_of_tests_is_kept_once(tmp_path, tests, meta):

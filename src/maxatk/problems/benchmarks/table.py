@@ -18,6 +18,11 @@ _FORMS = (
     'a list of {"input": "2", "output": "4"} (--map input=NAME output=NAME for other names), of '
     '{"call": "f(2)", "output": "4"}, or of texts such as "assert f(2) == 4"'
 )
+# How the tests of APPS, TACO, LiveCodeBench and what was made of them say that an input is the
+# arguments of a function: by its name, or by a kind of test.
+_FUNCTION = ("fn_name", "func_name")
+_KIND = ("type", "testtype")
+_CALLS = ("functional", "function_call")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +137,8 @@ def _tests(value: Any, row: base.Row, options: Options, solution: str | None) ->
         return _Tests(_paired(_needed(row, options.input), _needed(row, options.output)))
     if isinstance(value, str):
         value = asserts.statements(value.strip())
+    if any(map(_has_arguments, value if isinstance(value, list) else [value])):
+        return _Tests(unusable="its inputs are the arguments of a function, and no text to read")
     if isinstance(value, Mapping):  # lists of inputs and outputs, as APPS has them
         inputs, outputs = (value_at(value, path) for path in _names(options))
         return _Tests(_paired(inputs, outputs))
@@ -145,6 +152,14 @@ def _tests(value: Any, row: base.Row, options: Options, solution: str | None) ->
 def _names(options: Options) -> tuple[str, str]:
     """Return the names of input and output inside a test."""
     return options.input or "input", options.output or "output"
+
+
+def _has_arguments(test: Any) -> bool:
+    """Say whether inputs are what a function is called with, as an object of tests says."""
+    if not isinstance(test, Mapping):
+        return False
+    is_named = any(test.get(name) for name in _FUNCTION)
+    return is_named or any(test.get(name) in _CALLS for name in _KIND)
 
 
 def _test(test: Any, options: Options) -> TestCase:
@@ -174,10 +189,16 @@ def _paired(inputs: Any, outputs: Any) -> base.Tests:
 
 
 def _printed(value: Any) -> str:
-    """Return the text of a standard stream: a list is its lines, and a number its digits."""
-    if isinstance(value, list):
-        return "".join(f"{line}\n" for line in value)
-    return "" if value is None else str(value)
+    """Return the text of a standard stream: a list is its lines, and a number its digits.
+
+    Raises DataError for a list of lists, or of objects: nothing says how they are written.
+    """
+    if value is None:
+        return ""
+    lines = value if isinstance(value, list) else [value]
+    if any(line is None or isinstance(line, (list, Mapping)) for line in lines):
+        raise DataError(f"tests: must have texts for input and output, got {value!r:.60}")
+    return "".join(f"{line}\n" for line in lines) if isinstance(value, list) else str(value)
 
 
 def _asserts(texts: Sequence[str], solution: str | None) -> _Tests:
