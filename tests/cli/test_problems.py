@@ -218,3 +218,34 @@ def test_answers_are_checked_in_the_forms_that_models_write(maxatk, tmp_path):
     printed = json.loads(checked.stdout)
     assert [row["problem_id"] for row in printed["unrecognised"]] == ["b"]
     assert [problem.id for problem in load_problems(tmp_path / "good.jsonl")] == ["a"]
+    aside = maxatk("problems", "check", "p.jsonl", "--ambiguous")
+    assert "--ambiguous: is for problems with tests, of which 'p.jsonl' has none" in refused(aside)
+
+
+@pytest.mark.skipif(find_spec("math_verify") is None, reason="math-verify is not installed")
+def test_tests_and_answers_of_one_file_are_both_checked(maxatk, tmp_path):
+    lines = [
+        {"id": "six", "prompt": "", "tests": [{"input": "", "output": "6"}]},
+        {"id": "seven", "prompt": "", "tests": [{"input": "", "output": "7"}]},
+        {"id": "answered", "prompt": "", "answer": "42"},
+        {"id": "unreadable", "prompt": "", "answer": "Paris"},
+    ]
+    solutions = {"six": "print(6)", "seven": "print(6)", "answered": r"It is \boxed{42}."}
+    samples = [
+        {"problem_id": name, "sample": 0, "completion": text} for name, text in solutions.items()
+    ]
+    write_rows(tmp_path / "p.jsonl", *lines)
+    write_rows(tmp_path / "p.solutions.jsonl", *samples)
+    checked = maxatk("problems", "check", "p.jsonl", "--format", "json", "--drop", "good.jsonl")
+    printed = json.loads(checked.stdout)
+    counts = {"passed": 1, "failed": 1, "unverified": 0, "without_solution": 0}
+    assert printed["checked"] == [{"problems": "p.jsonl", **counts, "answers": 2, "recognised": 1}]
+    assert [row["problem_id"] for row in printed["failures"]] == ["seven"]
+    assert [row["problem_id"] for row in printed["unrecognised"]] == ["unreadable"]
+    assert [p.id for p in load_problems(tmp_path / "good.jsonl")] == ["six", "answered"]
+    ambiguous = json.loads(
+        maxatk("problems", "check", "p.jsonl", "--ambiguous", "--format", "json").stdout
+    )
+    assert ambiguous["checked"] == [
+        {"problems": "p.jsonl", "ambiguous": 0, "alike": 0, "unknown": 2}
+    ]

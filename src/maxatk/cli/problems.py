@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from maxatk.cli import problems_prepare
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, say_aside, shown
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.errors import DataError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import run_files
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
@@ -96,7 +96,7 @@ def check(
     Args:
         problems: A problems.jsonl, beside which `problems prepare` wrote X.solutions.jsonl.
         ambiguous: Report instead where two right solutions print unequal outputs; see `solutions`
-            of `problems prepare`.
+            of `problems prepare`. It is about problems with tests alone.
         checkers: A file with checkers by id, {"id": ..., "checker": ...} a line.
         drop: Also write the problems here, with their checkers, without those that are reported.
         verifier: Its workers and limits.
@@ -105,34 +105,45 @@ def check(
     if drop is not None:
         check_file("--drop", drop, reads=[problems, checkers, solutions_file(problems)])
     by_id = checked_problems(problems, {} if checkers is None else read_checkers(checkers))
-    with verifier.open() as opened, progress_of("check", progress) as report:
-        if not any(problem.tests for problem in by_id.values()):
-            reward = AnswerReward(workers=opened.workers)
-            counts, rows = check_answers(list(by_id.values()), reward)
-            name = "unrecognised"
-        elif ambiguous:
-            counts, rows = ambiguous_problems(problems, by_id, verifier=opened, progress=report)
-            name = "ambiguous"
-        else:
-            counts, rows = check_solutions(problems, by_id, verifier=opened, progress=report)
-            name = "failures"
+    has_tests = any(problem.tests for problem in by_id.values())
+    without_tests = [problem for problem in by_id.values() if not problem.tests]
+    if ambiguous and not has_tests:
+        raise InvalidValueError(
+            f"--ambiguous: is for problems with tests, of which {str(problems)!r} has none"
+        )
+    counts: dict[str, int] = {}
+    reported: dict[str, list[dict[str, Any]]] = {}  # by the name of their table
+    # Before the solutions run: it says so where math-verify is missing.
+    reward = AnswerReward(workers=verifier.workers) if without_tests and not ambiguous else None
+    if has_tests:
+        with verifier.open() as opened, progress_of("check", progress) as report:
+            if ambiguous:
+                counts, reported["ambiguous"] = ambiguous_problems(
+                    problems, by_id, verifier=opened, progress=report
+                )
+            else:
+                counts, reported["failures"] = check_solutions(
+                    problems, by_id, verifier=opened, progress=report
+                )
+    if reward is not None:
+        counts_of_answers, reported["unrecognised"] = check_answers(without_tests, reward)
+        counts |= counts_of_answers
     text = ""
     if drop is not None:
-        reported = {row["problem_id"] for row in rows}
-        kept = [problem.to_json() for problem in by_id.values() if problem.id not in reported]
+        dropped = {row["problem_id"] for rows in reported.values() for row in rows}
+        kept = [problem.to_json() for problem in by_id.values() if problem.id not in dropped]
         write_jsonl(drop, kept)
         text = f"{drop}: {len(kept)} problems"
     if progress == "json":
         return
-    # People see the last line of an error, which names it.
-    short = [
-        {**row, "stderr": row["stderr"].rpartition("\n")[2]} if "stderr" in row else row
-        for row in rows
-    ]
-    tables = {
-        "checked": shown([{"problems": str(problems), **counts}]),
-        name: Output(rows, shown(short).table),
-    }
+    tables = {"checked": shown([{"problems": str(problems), **counts}])}
+    for name, rows in reported.items():
+        # People see the last line of an error, which names it.
+        short = [
+            {**row, "stderr": row["stderr"].rpartition("\n")[2]} if "stderr" in row else row
+            for row in rows
+        ]
+        tables[name] = Output(rows, shown(short).table)
     emit(tables, format, text=text)
 
 

@@ -34,11 +34,12 @@ def check_solutions(
     verifier: Verifier,
     progress: Progress,
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Verify the first reference solution of every problem; return counts, and a row a failure.
+    """Verify the first reference solution of every problem with tests.
 
-    `path` is the file of the problems. A solution is verified as it stands: no code is extracted
-    from it. One that the verifier itself failed on is "unverified". Raises MissingFileError without
-    the solutions, DataError for a solution of a problem that is not there.
+    Returns counts, and a row a failure. `path` is the file of the problems. A solution is verified
+    as it stands: no code is extracted from it. One that the verifier itself failed on is
+    "unverified". Raises MissingFileError without the solutions, DataError for a solution of a
+    problem that is not there.
     """
     solutions = {name: programs[0] for name, programs in _solutions(path, problems).items()}
     jobs = [problem_job(program, problems[name]) for name, program in solutions.items()]
@@ -53,7 +54,7 @@ def check_solutions(
         "passed": len(verified) - len(failures),
         "failed": len(failures),
         "unverified": len(verdicts) - len(verified),
-        "without_solution": len(problems) - len(solutions),
+        "without_solution": _with_tests(problems) - len(solutions),
     }
     return counts, failures
 
@@ -65,7 +66,7 @@ def ambiguous_problems(
     verifier: Verifier,
     progress: Progress,
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Find problems where two programs that are known to solve them give unequal outputs.
+    """Find problems with tests where two programs that are known to solve them print other things.
 
     Both are right, so that the problem has several right answers, and needs a checker. Returns
     counts, and a row for each such problem with the first test that shows it. A problem with fewer
@@ -90,13 +91,20 @@ def ambiguous_problems(
     counts = {
         "ambiguous": len(rows),
         "alike": len(several) - len(rows),
-        "unknown": len(problems) - len(several),
+        "unknown": _with_tests(problems) - len(several),
     }
     return counts, rows
 
 
+def _with_tests(problems: Mapping[str, Problem]) -> int:
+    return sum(bool(problem.tests) for problem in problems.values())
+
+
 def _solutions(path: Path, problems: Mapping[str, Problem]) -> dict[str, list[str]]:
-    """Return the reference solutions by problem, without repetitions, in the order of the file."""
+    """Return the reference solutions of problems with tests, without repetitions.
+
+    They come in the order of the file. Those of other problems are no programs.
+    """
     file = solutions_file(path)
     if not file.is_file():
         raise MissingFileError(
@@ -106,6 +114,8 @@ def _solutions(path: Path, problems: Mapping[str, Problem]) -> dict[str, list[st
     for sample in read_jsonl(file, Sample.from_json):
         if sample.problem_id not in problems:
             raise DataError(f"{file}: a solution of an unknown problem {sample.problem_id!r}")
+        if not problems[sample.problem_id].tests:
+            continue
         programs = solutions.setdefault(sample.problem_id, [])
         if sample.completion not in programs:
             programs.append(sample.completion)
