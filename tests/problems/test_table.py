@@ -145,6 +145,12 @@ def test_the_arguments_of_a_function_are_no_standard_input(tmp_path, value):
     assert problem.tests == PAIRS[:1]
 
 
+def test_a_test_function_that_nothing_calls_is_no_assert(tmp_path):
+    row = {"prompt": "Square it.", "tests": ["def test_it():\n    assert square(2) == 4"]}
+    with pytest.raises(DataError, match=r"row 0: .*nothing calls the functions in it"):
+        read(tmp_path, row)
+
+
 def test_lines_of_a_standard_input_are_texts(tmp_path):
     row = {"prompt": "Add.", "tests": [{"input": [[1, 2], 3], "output": "6"}]}
     with pytest.raises(

@@ -312,3 +312,49 @@ def test_bad_function_tests_are_refused_at_once():
             Job("x", (TestCase(call="f()", output=output),))
     with pytest.raises(InvalidValueError, match="entry_point"):
         Job("x", (TestCase(check="def check(c): pass"),))
+
+
+TEST_TWO = "def test_two():\n    assert f(1) == 2\n"
+UNITTEST = (
+    "import unittest\nclass TestF(unittest.TestCase):\n    def test_two(self):\n"
+    "        self.assertEqual(f(1), 2)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        TEST_TWO,
+        f"f = candidate\n{TEST_TWO}",
+        f"import pytest\n@pytest.mark.slow\n{TEST_TWO}",
+        f"{TEST_TWO}if __name__ == '__main__':\n    test_two()\n",
+        "if __name__ == '__main__':\n    assert f(1) == 2\n",
+        f"{UNITTEST}unittest.main(exit=False)\n",
+        f"cases = list(range(3))\n{TEST_TWO}",
+        f"def check(candidate):\n    pass\n{TEST_TWO}",
+    ],
+)
+def test_a_check_that_calls_none_of_its_functions_is_refused(check):
+    with pytest.raises(InvalidValueError, match="nothing calls the functions in it"):
+        Job("x", (TestCase(check=check),), entry_point="f")
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        f"{TEST_TWO}test_two()\n",
+        f"{TEST_TWO}for test in [test_two]:\n    test()\n",
+        f"{TEST_TWO}[test() for name, test in list(globals().items()) if name[:4] == 'test']\n",
+        f"def run(test):\n    test()\n@run\n{TEST_TWO}",
+        f"def check(candidate):\n    test_two()\n{TEST_TWO}",
+        f"{TEST_TWO}check = lambda candidate: test_two()\n",
+        "def equal(a, b):\n    assert a == b\nequal(f(1), 2)\n",
+        "class Both:\n    def __init__(self):\n        assert f(1) == 2\nBoth()\n",
+        "def right(n):\n    return f(n) + 1\ndef check(g):\n    assert g(1) == 2\n",
+        f"{UNITTEST}TestF('test_two').debug()\n",
+    ],
+)
+def test_a_check_that_calls_its_functions_decides(verifier, check):
+    for program, passes in {"def f(n): return 2": True, "def f(n): return 3": False}.items():
+        verdict = verifier.verify(program, [TestCase(check=check)], entry_point="f")
+        assert (verdict.outcome is Outcome.PASSED) is passes, verdict

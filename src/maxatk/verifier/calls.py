@@ -1,4 +1,4 @@
-"""Tests that call functions: what they call, which value they expect, and whether they can fail."""
+"""Tests that call functions: what they call, and which value they expect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import decimal
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from maxatk.errors import InvalidValueError
 from maxatk.records import TestCase
@@ -19,37 +19,20 @@ _MOST_PARSED = 1 << 14  # characters of a call or a check that is read before it
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 
 
-def refuse_unreadable(test: TestCase) -> None:
-    """Raise InvalidValueError for a call that is no expression, and a check that decides nothing.
-
-    No program would pass the one, and every program the other.
-    """
-    if test.call is not None:
-        reason = reason_against_expression(test.call)
-        if reason:
-            raise InvalidValueError(
-                f"TestCase(call={test.call!r:.80}): call must be an expression of Python: {reason}"
-            )
-    if test.check is not None:
-        reason = _reason_against_check(test.check)
-        if reason:
-            raise InvalidValueError(
-                f"TestCase(check={test.check!r:.80}): check must be Python with an assert, or with "
-                f"a function check(candidate): {reason}"
-            )
-
-
 def reason_against_expression(text: str) -> str:
     """Return why a text is no expression of Python, "" where it is one."""
     try:
-        _parsed(text.strip(), "eval")
+        parsed_test(text.strip(), "eval")
     except SyntaxError as error:
         return error.msg
     return ""
 
 
-def _parsed(text: str, mode: str) -> ast.AST | None:
-    """Return the syntax tree of a text, None for one that is long or deep: its run will tell."""
+def parsed_test(text: str, mode: str) -> ast.AST | None:
+    """Return the syntax tree of a text, None for one that is long or deep: its run will tell.
+
+    Raises SyntaxError.
+    """
     if len(text) > _MOST_PARSED:
         return None
     try:
@@ -58,34 +41,6 @@ def _parsed(text: str, mode: str) -> ast.AST | None:
         return None
     except ValueError as error:  # a zero byte, or half of a pair of surrogates
         raise SyntaxError(str(error)) from error
-
-
-def _reason_against_check(source: str) -> str:
-    """Return why a check would pass every program or none, "" where it need not."""
-    try:
-        tree = _parsed(source, "exec")
-    except SyntaxError as error:
-        return f"{error.msg} in line {error.lineno}"
-    if not isinstance(tree, ast.Module):
-        return ""
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == "check":
-            yields = any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _own_parts(node))
-            if yields or isinstance(node, ast.AsyncFunctionDef):
-                return "a call of that function would run none of it"
-    deciding = (ast.Assert, ast.Raise, ast.Call)
-    decides = any(isinstance(node, deciding) for node in ast.walk(tree))
-    return "" if decides else "nothing in it can fail"
-
-
-def _own_parts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
-    """Yield the parts of a function that are not of a function inside it."""
-    parts: list[ast.AST] = list(function.body)
-    while parts:
-        part = parts.pop()
-        yield part
-        if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            parts += ast.iter_child_nodes(part)
 
 
 def called_name(tests: Iterable[TestCase]) -> str | None:

@@ -9,12 +9,13 @@ from maxatk.check import MOST_SECONDS, limited, positive, require, several
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
-from maxatk.verifier.calls import expected_value, reason_against_expression, refuse_unreadable
+from maxatk.verifier.calls import expected_value, reason_against_expression
 from maxatk.verifier.extract import Refusal
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.languages import Language, language_named
 from maxatk.verifier.limits import limited_bytes
 from maxatk.verifier.payloads import in_bytes
+from maxatk.verifier.unusable_tests import refuse_unusable
 
 _TEXTS = ("program", "compare", "entry_point", "checker", "language", "checker_language")
 
@@ -52,7 +53,7 @@ class Job:
         if any(test.check is not None for test in self.tests):
             self._check_entry_point()
         for test in self.tests:
-            refuse_unreadable(test)
+            refuse_unusable(test, self.entry_point)
             if test.call is not None:
                 expected_value(test)
 

@@ -1,0 +1,143 @@
+"""Tests that no program would pass, or every program: they are refused before any runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeGuard
+
+from maxatk.errors import InvalidValueError
+from maxatk.records import TestCase
+from maxatk.verifier.calls import parsed_test, reason_against_expression
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# By one of these a check may call functions without their names.
+_REACHING = ("globals", "locals", "vars", "dir", "eval", "exec", "modules", "inspect")
+
+
+def refuse_unusable(test: TestCase, entry_point: str | None) -> None:
+    """Raise InvalidValueError for a call that is no expression, and a check that decides nothing.
+
+    `entry_point` is what a check is about.
+    """
+    if test.call is not None:
+        reason = reason_against_expression(test.call)
+        if reason:
+            raise InvalidValueError(
+                f"TestCase(call={test.call!r:.80}): call must be an expression of Python: {reason}"
+            )
+    if test.check is not None:
+        reason = _reason_against_check(test.check, entry_point or "")
+        if reason:
+            raise InvalidValueError(
+                f"TestCase(check={test.check!r:.80}): check must be Python with an assert, or with "
+                f"a function check(candidate): {reason}"
+            )
+
+
+def _reason_against_check(source: str, entry_point: str) -> str:
+    """Return why a check would pass every program or none, "" where it need not."""
+    try:
+        tree = parsed_test(source, "exec")
+    except SyntaxError as error:
+        return f"{error.msg} in line {error.lineno}"
+    if not isinstance(tree, ast.Module):
+        return ""
+    checks = [node for node in tree.body if isinstance(node, _FUNCTIONS) and node.name == "check"]
+    for check in checks:
+        yields = any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _own_parts(check))
+        if yields or isinstance(check, ast.AsyncFunctionDef):
+            return "a call of that function would run none of it"
+    if not _decides(ast.walk(tree)):
+        return "nothing in it can fail"
+    all_runs = "def " not in source and "__main__" not in source
+    if all_runs or any(_decides(ast.walk(check)) for check in checks):
+        return ""  # as nearly all are: what runs of others takes longer to find out
+    return _reason_against_functions(tree, entry_point)
+
+
+def _reason_against_functions(tree: ast.Module, entry_point: str) -> str:
+    """Return why a check in which no function `check` decides would pass every program, or ""."""
+    running = _running_parts(tree)
+    program = {"candidate", "check", entry_point.partition(".")[0].removesuffix("()")}
+    is_used = not program.isdisjoint(_names(running))
+    is_named = is_used or not program.isdisjoint(_names(ast.walk(tree)))
+    if not _decides(running) or (is_named and not is_used):
+        return "nothing calls the functions in it"
+    return ""
+
+
+def _decides(parts: Iterable[ast.AST]) -> bool:
+    return any(isinstance(part, (ast.Assert, ast.Raise, ast.Call)) for part in parts)
+
+
+def _own_parts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """Yield the parts of a function that are not of a function inside it."""
+    parts: list[ast.AST] = list(function.body)
+    while parts:
+        part = parts.pop()
+        yield part
+        if not isinstance(part, (*_FUNCTIONS, ast.Lambda)):
+            parts += ast.iter_child_nodes(part)
+
+
+def _running_parts(tree: ast.Module) -> list[ast.AST]:
+    """Return the parts of a check that run: not those of functions that nothing names.
+
+    A name may call a function, and that of its class a method. `check` is called.
+    """
+    classes = {
+        id(method): node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+    }
+    imported = {name for node in ast.walk(tree) for name in _imported_names(node)}
+    running: list[ast.AST] = []
+    uncalled: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+    parts: list[ast.AST] = [*tree.body]
+    while parts:
+        while parts:
+            part = parts.pop()
+            if isinstance(part, _FUNCTIONS):
+                uncalled.append(part)
+                continue
+            running.append(part)
+            parts += part.orelse if _is_of_scripts(part) else ast.iter_child_nodes(part)
+        names = {"check", *_names(running)}
+        called = [
+            function
+            for function in uncalled
+            if not names.isdisjoint({function.name, classes.get(id(function)), *_REACHING})
+            or not _root_names(function.decorator_list) <= imported
+        ]
+        uncalled = [function for function in uncalled if function not in called]
+        parts += [statement for function in called for statement in function.body]
+    return running
+
+
+def _is_of_scripts(node: ast.AST) -> TypeGuard[ast.If]:
+    """Say whether a statement is `if __name__ == "__main__"`, of which a check runs nothing."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names and attributes among nodes."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+    return names
+
+
+def _imported_names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        for alias in node.names:
+            yield alias.asname or alias.name.partition(".")[0]
+
+
+def _root_names(decorators: Sequence[ast.expr]) -> set[str]:
+    """Return the first name of each decorator, such as `pytest`."""
+    return {ast.unparse(decorator).partition(".")[0].partition("(")[0] for decorator in decorators}
