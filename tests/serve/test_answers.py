@@ -1,5 +1,6 @@
 """What `maxatk serve` answers: verdicts like those of a verifier here, and nothing of its host."""
 
+import dataclasses
 import json
 import os
 import random
@@ -268,6 +269,12 @@ def test_the_limits_of_the_server_win():
             Verifier(sandbox=[server.url])
         with Verifier(sandbox=[server.url], time_limit=0.5, memory_limit=1 << 28) as verifier:
             verdict = verifier.verify("print(1)", TESTS[:1], time_limit=2.0)
+            slow = Problem("slow", "", TESTS, time_limit_s=2.0)
+            large = Problem("large", "", TESTS, memory_limit_mb=257)
+            verifier.refuse_problems([dataclasses.replace(slow, time_limit_s=0.5)])
+            for problem, message in ((slow, "time_limit: must be 0.5"), (large, "memory_limit: m")):
+                with pytest.raises(InvalidValueError, match=f"Problem '{problem.id}': {message}"):
+                    verifier.refuse_problems([problem])
         assert verdict.reward is None
         assert "allows a time_limit of 0.5" in verdict.tests[0].stderr
 

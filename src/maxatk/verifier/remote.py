@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, SandboxError
@@ -167,7 +166,7 @@ class RemoteWorker:
 def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
     """Return the addresses of servers, of which a setting may name one alone.
 
-    Raises InvalidValueError for other types; `start_workers` looks at the addresses themselves.
+    Raises InvalidValueError for other types; `ServerAddress` looks at each of them.
     """
     urls = (sandbox,) if isinstance(sandbox, str) else sandbox
     are_texts = isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)
@@ -176,14 +175,14 @@ def addresses(sandbox: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def start_workers(
-    sandbox: Sequence[str], tasks: Tasks, *, count: int | None, limits: Limits
+    servers: Sequence[ServerAddress], tasks: Tasks, *, count: int | None, limits: Limits
 ) -> list[RemoteWorker]:
-    """Return workers for the servers at some addresses, as many as those have, or `count`.
+    """Return workers for servers, as many as those have, or `count`.
 
-    Servers that do not answer now are used once they do. Raises InvalidValueError for an address
-    that is none and where a server allows less than `limits`, SandboxError where none answers.
+    Servers that do not answer now are used once they do. Raises InvalidValueError where a server
+    allows less than `limits`, SandboxError where none answers.
     """
-    servers = [ServerAddress(url) for url in sandbox]
+    asked = {"time_limit": limits.time_limit, "memory_limit": limits.memory_limit}
     health = None
     silent = []
     for address in servers:
@@ -192,7 +191,7 @@ def start_workers(
         except SandboxError as error:
             silent.append(str(error))
             continue
-        _refuse_lower_limits(address, health, limits)
+        address.refuse_more(asked)
     if health is None:
         raise SandboxError("; ".join(silent))
     if silent:
@@ -204,7 +203,25 @@ def start_workers(
     return [RemoteWorker(i, tasks, servers, health["isolation"]) for i in range(number)]
 
 
-def refuse_long(problem: Problem) -> None:
+def refuse_problem(problem: Problem, servers: Sequence[ServerAddress]) -> None:
+    """Raise InvalidValueError for what servers would refuse, or verify within other limits.
+
+    These are tests that are too long to be sent, and limits of its own above those of a server.
+    """
+    _refuse_long(problem)
+    mebibytes = problem.memory_limit_mb
+    asked = {
+        "time_limit": problem.time_limit_s,
+        "memory_limit": None if mebibytes is None else mebibytes * (1 << 20),
+    }
+    for address in servers:
+        try:
+            address.refuse_more(asked)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
+
+
+def _refuse_long(problem: Problem) -> None:
     """Raise InvalidValueError for a problem whose tests are too long to be sent to a server."""
     for tests in (problem.tests, problem.visible_tests):
         characters = sum(len(text) for test in tests for text in test.to_json().values())
@@ -215,13 +232,3 @@ def refuse_long(problem: Problem) -> None:
             wire.request_body(job, Limits(), wait=_QUEUE_SECONDS)
         except InvalidValueError as error:
             raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
-
-
-def _refuse_lower_limits(address: ServerAddress, health: dict[str, Any], limits: Limits) -> None:
-    for name in ("time_limit", "memory_limit"):
-        most = health["limits"][name]
-        if getattr(limits, name) > most:
-            raise InvalidValueError(
-                f"{name}: must be {most} at most, which {address.name} allows, got "
-                f"{getattr(limits, name)}"
-            )

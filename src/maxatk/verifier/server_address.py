@@ -21,6 +21,7 @@ TOKEN_VARIABLE = "MAXATK_TOKEN"
 ALLOWED = "addresses such as http://host:8080"
 CONNECT_SECONDS = 10.0
 MOST_ANSWER = 1 << 28  # bytes; a longer answer is none
+_LIMITS = ("time_limit", "memory_limit")
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # s, s, probes
 
 
@@ -39,7 +40,10 @@ def token_here() -> str:
 
 
 class ServerAddress:
-    """A server: how it is reached, and since when it has not been."""
+    """A server: how it is reached, since when it has not been, and what it allows.
+
+    `workers` and `limits`, CPU seconds and bytes of a test, are known once it has answered.
+    """
 
     def __init__(self, url: str) -> None:
         try:
@@ -61,7 +65,8 @@ class ServerAddress:
         self.path = parts.path.rstrip("/")
         self.name = _without_user(url)
         self.rests_until = 0.0  # of the monotonic clock
-        self.workers = 0  # 0 until it has said how many it has
+        self.workers = 0
+        self.limits: Mapping[str, float] = {}
         token = token_here()
         self.headers = {"Content-Type": "application/json"}
         if parts.password:
@@ -102,7 +107,20 @@ class ServerAddress:
         if not _is_health(health):
             raise SandboxError(f"{self.name}: is no `maxatk serve` (status {answer.status})")
         self.workers = health["workers"]
+        self.limits = {name: health["limits"][name] for name in _LIMITS}
         return dict(health)
+
+    def refuse_more(self, asked: Mapping[str, float | None]) -> None:
+        """Raise InvalidValueError for a limit above that of the server, which would cut it.
+
+        None is the verifier's own.
+        """
+        for name, most in self.limits.items():
+            value = asked[name]
+            if value is not None and value > most:
+                raise InvalidValueError(
+                    f"{name}: must be {most} at most, which {self.name} allows, got {value}"
+                )
 
 
 def _is_health(health: Any) -> TypeGuard[Mapping[str, Any]]:
@@ -111,7 +129,7 @@ def _is_health(health: Any) -> TypeGuard[Mapping[str, Any]]:
         return False
     limits = health.get("limits")
     are_limits = isinstance(limits, Mapping) and all(
-        is_finite(limits.get(name)) for name in ("time_limit", "memory_limit")
+        is_finite(limits.get(name)) for name in _LIMITS
     )
     return are_limits and is_whole(health.get("workers"), 1)
 

@@ -29,8 +29,9 @@ from maxatk.verifier.extract import Extracted, ProgramReader, UnfinishedThought
 from maxatk.verifier.jobs import Job, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
 from maxatk.verifier.limits import Limits
-from maxatk.verifier.remote import RemoteWorker, addresses, refuse_long, start_workers
+from maxatk.verifier.remote import RemoteWorker, addresses, refuse_problem, start_workers
 from maxatk.verifier.running import Output, run_jobs
+from maxatk.verifier.server_address import ServerAddress
 from maxatk.verifier.tasks import Tasks
 from maxatk.verifier.toolchain import toolchain
 from maxatk.verifier.worker import Worker
@@ -81,14 +82,13 @@ class Verifier:
         )
         if workers is not None:
             whole("workers", workers, 1)
-        servers = addresses(sandbox)
-        if not servers:
+        self._servers = [ServerAddress(url) for url in addresses(sandbox)]
+        if not self._servers:
             require_linux()
         elif flags or testlib:
             raise InvalidValueError(
                 "flags, testlib: are settings of the server, not of its clients"
             )
-        self._builds_here = not servers
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
@@ -104,9 +104,9 @@ class Verifier:
         )
         self._workers: list[Worker | RemoteWorker] = []
         try:
-            if servers:
+            if self._servers:
                 self._workers += start_workers(
-                    servers, self._tasks, count=workers, limits=self._limits
+                    self._servers, self._tasks, count=workers, limits=self._limits
                 )
                 self.isolation = self._workers[0].started.result()
             else:
@@ -152,17 +152,17 @@ class Verifier:
         """Raise for problems whose programs or checkers cannot run here, before any work.
 
         InvalidValueError for an unknown language, for tests that it does not have, and for tests
-        that are too long to be sent to a server. SandboxError where programs run on this machine
+        and limits that a server does not take. SandboxError where programs run on this machine
         and it has no compiler for them.
         """
         for problem in problems:
-            if not self._builds_here:
-                refuse_long(problem)
+            if self._servers:
+                refuse_problem(problem, self._servers)
             language = language_named(problem.language or "python")
             refuse_calls(language, (*problem.tests, *problem.visible_tests))
             checker_language = language_named(problem.checker_language or "python")
             for needed in (language, checker_language):
-                if needed.compiler is not None and self._builds_here:
+                if needed.compiler is not None and not self._servers:
                     toolchain(needed)
 
     @property
