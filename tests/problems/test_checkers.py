@@ -7,7 +7,7 @@ import pytest
 from maxatk import load_problems
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import write_jsonl
-from maxatk.problems import PrepareSettings, prepare
+from maxatk.problems import PrepareSettings, find_problem, prepare
 from maxatk.problems.benchmarks.base import Checker
 from maxatk.problems.check import ambiguous_problems, check_solutions, checked_problems
 from maxatk.problems.checkers import read_checkers, with_checker
@@ -118,6 +118,7 @@ def test_prepare_attaches_checkers_and_keeps_several_solutions(rows_file, tmp_pa
     assert manifest["counts"]["solutions"] == 4
     written = [json.loads(line) for line in (tmp_path / "p.solutions.jsonl").open()]
     assert [row["completion"] for row in written[:2]] == ["print(1)", "print(2)"]
+    assert find_problem(tmp_path / "p.jsonl", problems[0].id).solution == "print(1)"
     assert prepare(asked, tmp_path / "p.jsonl") == manifest
     checkers_file(tmp_path, {"id": "code_contests/1_A. Sum", "checker": "print(1)"})
     assert prepare(asked, tmp_path / "p.jsonl") != manifest  # the checkers are others

@@ -184,7 +184,9 @@ def find_problem(
         problems = load_problems(name, split=split, file=file, options=options)
         path = solutions_file(Path(name))
         samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
-        solutions = {sample.problem_id: sample.completion for sample in samples}
+        solutions: dict[str, str] = {}
+        for sample in samples:  # of several the first one is the reference, as in a benchmark's row
+            solutions.setdefault(sample.problem_id, sample.completion)
         outcomes = [SolvedProblem(problem, solutions.get(problem.id)) for problem in problems]
     long_id = f"{name}/{problem_id}"
     ids: list[str] = []
