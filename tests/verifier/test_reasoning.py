@@ -45,6 +45,8 @@ ECHO = TestCase(input="1\n", output="1\n")
             "<|channel|>analysis<|message|>",
             "<|end|><|start|>assistant<|channel|>final<|message|>",
         ),
+        ("<|channel|>analysis<|message|>", "<|channel|>final <|constrain|>python<|message|>"),
+        ("<|channel|>analysis<|message|>", "<|channel|>final json<|message|>"),
     ],
 )
 def test_a_thought_in_any_tags_is_left_out_and_one_that_never_ends_is_no_answer(opening, closing):

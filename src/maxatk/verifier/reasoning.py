@@ -26,7 +26,10 @@ _THOUGHTS = (
     (r"◁think▷", r"◁/think▷"),
     (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
-    (r"<\|channel\|>analysis<\|message\|>", r"<\|channel\|>final<\|message\|>"),
+    (
+        r"<\|channel\|>analysis<\|message\|>",
+        r"<\|channel\|>final(?: ?(?:<\|constrain\|>)? ?\w+)?<\|message\|>",  # also `final json`
+    ),
     (r"\A(?-i:analysis(?=[A-Z]))", r"assistantfinal"),
 )
 _OPENING = "|".join(f"(?P<open{row}>{opening})" for row, (opening, _) in enumerate(_THOUGHTS))
