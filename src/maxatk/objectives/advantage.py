@@ -58,7 +58,7 @@ def advantages(
             rollout's advantage, and the log ratio of a rollout is the sum over its rows.
         rollout_reward: Which reward, score and answer a rollout has where its rows differ: those of
             the "last" row, or the "sum" of the rewards; None refuses rows that differ. Rows without
-            a reward have no say in it.
+            a reward have no say in the reward, nor those without a score in the score.
         form: "ppo" leaves out the sample's own ratio, by which a surrogate multiplies;
             "reinforce" has it, for a loss -A_i log pi(y_i).
         clamp: Bound on |rho - 1|; None leaves the ratios as they are.

@@ -73,13 +73,14 @@ class Layout:
 
     def of_samples(self, values: FloatArray) -> Any:
         """Return values of the samples (P, n) in the form of the rewards."""
+        index = getattr(self.form, "index", None)  # of a series
         if self.places is None:
-            return _like(self.form, values.reshape(self.shape))
+            return _like(self.form, values.reshape(self.shape), index)
         flat = np.empty(self.shape)
         filled = self.places >= 0
         flat[self.places[filled]] = values[filled]
         if self.ids:
-            return _like(self.form, flat, getattr(self.form, "index", None))
+            return _like(self.form, flat, index)
         return np.split(flat, np.cumsum(self.sizes)[:-1])
 
     def of_groups(self, values: FloatArray) -> Any:

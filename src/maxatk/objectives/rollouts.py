@@ -87,12 +87,14 @@ class RolloutLayout:
     def rows(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards as one a rollout, that of its last row.
 
-        Rows of a rollout may have different ones only where the reward "last" was asked for.
+        Rows without a number have no say in it, as in the reward. Others of a rollout may differ
+        only where the reward "last" was asked for.
         """
         table = self.of_rows.rows(field, values)
+        have_say = self._is_row & ~np.isnan(table)
         if self.reward != "last":
-            self._refuse_unequal(field, table, self._is_row)
-        return self._last(table, self._is_row, np.nan)
+            self._refuse_unequal(field, table, have_say)
+        return self._last(table, have_say, np.nan)
 
     def codes(self, field: str, values: Any) -> Places:
         """Return a column of hashable values as one small integer a rollout, (P, n)."""
