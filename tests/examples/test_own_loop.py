@@ -18,12 +18,12 @@ from processes import patience
 from tiny import save_tiny_model
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "own_loop.py"
-STEPS, SAMPLES = 4, 16
+STEPS, SAMPLES = 5, 16
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of the model and problems, and that of a training in four steps on two batches."""
+    """The folder of the model and problems, and that of a training in five steps, three batches."""
     folder = tmp_path_factory.mktemp("own")
     save_tiny_model(folder / "base")  # whose random completions are often programs that run
     problems = [
@@ -43,18 +43,19 @@ def test_the_record_is_that_of_a_training(trained):
     record = WatchedTraining(trained / "out")
     assert record.progress == f"step {STEPS} of {STEPS}"
     assert record.about["method"] == "bon_off_policy_exact"
-    assert sorted(record.groups) == [1, 3]  # two optimizer steps on each batch
-    assert [row["objective/k"] for row in record.log if "objective/k" in row] == [8.0, 5.0]
+    assert sorted(record.groups) == [1, 3, 5]  # two optimizer steps on each batch, one on the last
+    assert [row["step"] for row in record.log] == [1, 2, 3, 4, 5]
+    assert [row["objective/k"] for row in record.log if "objective/k" in row] == [8.0, 5.0, 2.0]
     # At the first step of a batch the policy is the sampler; at the second it has moved.
     ratios = [row["ratio/max_abs_delta"] for row in record.log]
-    assert ratios[0] == ratios[2] == 0
+    assert ratios[0] == ratios[2] == ratios[4] == 0
     assert min(ratios[1], ratios[3]) > 0
 
 
 def test_the_advantages_are_those_of_the_package(trained):
     lines = map(json.loads, (trained / "out" / "groups.jsonl").read_text().splitlines())
     groups = [line for line in lines if "group" in line]
-    assert len(groups) == 8
+    assert len(groups) == 12
     for group in groups:
         rewards = np.array([[sample["reward"] for sample in group["samples"]]])
         expected = SAMPLES * advantages(rewards, "bon_off_policy_exact", group["k"])
