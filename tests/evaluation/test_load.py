@@ -109,6 +109,8 @@ def test_what_cannot_be_summarised_is_refused(tmp_path):
     scored(tmp_path, 1.0, 0.0)
     with pytest.raises(InvalidValueError, match="from 1 to the 2 samples"):
         results_of_folder(tmp_path, ks=[3])
+    with pytest.raises(InvalidValueError, match=r"there is none 'acc'; .* have rewards alone"):
+        results_of_folder(tmp_path, column="acc")
     (tmp_path / "samples.jsonl").write_text('{"problem_id": "p", "sample": 0}\n')
     with pytest.raises(DataError, match=r"samples\.jsonl:1: .*missing field 'completion'"):
         results_of_folder(tmp_path)

@@ -212,6 +212,10 @@ class ScoreTally:
                 f"{self._lowest_reached:g}"
             )
         if self._turns is None and self.column is not None and self.column not in names:
+            if not names:
+                raise InvalidValueError(
+                    f"column: there is none {self.column!r}; the scores have rewards alone"
+                )
             raise unknown_name("column", self.column, names)
         columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
         return _padded(columns), np.array([len(column) for column in columns], dtype=np.int64)
