@@ -190,3 +190,20 @@ def test_a_difference_that_is_zero_but_for_rounding_needs_no_number_of_problems(
     page = (tmp_path / "r.html").read_text()
     assert "is not told apart from" in page
     assert "problems cannot tell" not in page
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--k", "4"), "few: k: must be an integer from 1 to the 2 samples of a problem, got 4"),
+        (("--column", "judge"), "few: column: there is none 'judge'"),
+        (("--budget", "turns=1"), "few: budget: 'turns=1': no sample says how many turns"),
+    ],
+)
+def test_a_refusal_says_which_run_lacks_what_was_asked_for(maxatk, tmp_path, flags, message):
+    many = [{"problem_id": "p", "reward": 1, "judge": 1, "turns": 1}] * 4
+    write_jsonl(tmp_path / "many.jsonl", many)
+    write_jsonl(tmp_path / "few.jsonl", [{"problem_id": "p", "reward": 1}] * 2)
+    refused = maxatk("compare", "many=many.jsonl", "few=few.jsonl", *flags)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"maxatk: {message}")

@@ -69,7 +69,7 @@ def load_comparison(
     runs = []
     for name, source in results.items():
         check_name(name, where="results")
-        runs.append(Run(name, reading.results_of(source), folder_of(source)))
+        runs.append(Run(name, _results_of_run(name, source, reading), folder_of(source)))
     first, *others = _baseline_first(runs, reading.baseline)
     for other in others:
         _refuse_other_column(first, other)
@@ -82,6 +82,14 @@ def load_comparison(
     if not comparison.ks:
         raise InvalidValueError("results: the runs have no k in common")
     return comparison
+
+
+def _results_of_run(name: str, source: ResultsSource, reading: Reading) -> Results:
+    """Return the results of one run; the refusal of a k or a column says which run lacks it."""
+    try:
+        return reading.results_of(source)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{name}: {error}") from error
 
 
 def _baseline_first(runs: Sequence[Run], wanted: str | None) -> list[Run]:
