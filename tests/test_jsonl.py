@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -94,6 +95,9 @@ def test_a_missing_file_and_a_binary_file(tmp_path):
         list(read_jsonl(tmp_path / "nowhere.jsonl", dict))
     with pytest.raises(MissingFileError, match=r"a folder, not a file"):
         list(read_jsonl(tmp_path, dict))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(MissingFileError, match=r"pipe\.jsonl: a pipe or a device, not a file"):
+        list(read_jsonl(tmp_path / "pipe.jsonl", dict))
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\x00")
     with pytest.raises(DataError, match=r"binary\.jsonl:1: not UTF-8: invalid start byte"):
         list(read_jsonl(tmp_path / "binary.jsonl", dict))

@@ -80,9 +80,14 @@ def needing(message: str) -> Iterator[None]:
 
 def existing_file(path: Path) -> None:
     """Raise MissingFileError unless a path is that of a file."""
-    if not path.is_file():
-        reason = "a folder, not a file" if path.is_dir() else "no such file"
-        raise MissingFileError(f"{path}: {reason}")
+    if path.is_file():
+        return
+    reason = "no such file"
+    if path.is_dir():
+        reason = "a folder, not a file"
+    elif path.exists():  # such as <(zcat ...) of a shell; files are read more than once
+        reason = "a pipe or a device, not a file; write what it holds to a file"
+    raise MissingFileError(f"{path}: {reason}")
 
 
 def existing_folder(field: str, path: Path) -> None:
