@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +24,7 @@ from maxatk.problems.benchmarks.base import SolvedProblem
 from maxatk.problems.check import ambiguous_problems, check_solutions, checked_problems
 from maxatk.problems.checkers import read_checkers
 from maxatk.problems.load import read_problems, solutions_file
+from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
 from maxatk.rewards.gold_answers import check_answers
 from maxatk.settings import apply_overrides
@@ -105,29 +106,7 @@ def check(
     if drop is not None:
         check_file("--drop", drop, reads=[problems, checkers, solutions_file(problems)])
     by_id = checked_problems(problems, {} if checkers is None else read_checkers(checkers))
-    has_tests = any(problem.tests for problem in by_id.values())
-    without_tests = [problem for problem in by_id.values() if not problem.tests]
-    if ambiguous and not has_tests:
-        raise InvalidValueError(
-            f"--ambiguous: is for problems with tests, of which {str(problems)!r} has none"
-        )
-    counts: dict[str, int] = {}
-    reported: dict[str, list[dict[str, Any]]] = {}  # by the name of their table
-    # Before the solutions run: it says so where math-verify is missing.
-    reward = AnswerReward(workers=verifier.workers) if without_tests and not ambiguous else None
-    if has_tests:
-        with verifier.open() as opened, progress_of("check", progress) as report:
-            if ambiguous:
-                counts, reported["ambiguous"] = ambiguous_problems(
-                    problems, by_id, verifier=opened, progress=report
-                )
-            else:
-                counts, reported["failures"] = check_solutions(
-                    problems, by_id, verifier=opened, progress=report
-                )
-    if reward is not None:
-        counts_of_answers, reported["unrecognised"] = check_answers(without_tests, reward)
-        counts |= counts_of_answers
+    counts, reported = _checked(problems, by_id, ambiguous, verifier, progress)
     text = ""
     if drop is not None:
         dropped = {row["problem_id"] for rows in reported.values() for row in rows}
@@ -145,6 +124,37 @@ def check(
         ]
         tables[name] = Output(rows, shown(short).table)
     emit(tables, format, text=text)
+
+
+def _checked(
+    path: Path,
+    problems: Mapping[str, Problem],
+    ambiguous: bool,
+    settings: VerifierSettings,
+    progress: ProgressMode,
+) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
+    """Return the counts of a check, and the problems that it reports by the name of their table."""
+    without_tests = [problem for problem in problems.values() if not problem.tests]
+    has_tests = len(without_tests) < len(problems)
+    if ambiguous and not has_tests:
+        raise InvalidValueError(
+            f"--ambiguous: is for problems with tests, of which {str(path)!r} has none"
+        )
+    reward = None
+    if without_tests and not ambiguous:
+        # Before the solutions run: it says so where math-verify is missing.
+        reward = AnswerReward(workers=settings.workers)
+    counts: dict[str, int] = {}
+    reported: dict[str, list[dict[str, Any]]] = {}
+    if has_tests:
+        name = "ambiguous" if ambiguous else "failures"
+        examine = ambiguous_problems if ambiguous else check_solutions
+        with settings.open() as verifier, progress_of("check", progress) as report:
+            counts, reported[name] = examine(path, problems, verifier=verifier, progress=report)
+    if reward is not None:
+        counts_of_answers, reported["unrecognised"] = check_answers(without_tests, reward)
+        counts |= counts_of_answers
+    return counts, reported
 
 
 def export(
