@@ -138,3 +138,18 @@ def test_a_wide_table_gives_the_metrics_of_a_long_one(tmp_path, maxatk):
     }
     for k in (1, 2, 4):
         assert means[k] == pytest.approx(max_at_k(rewards, k).mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("t.json", '{"p": [0, 1], "lost": []}'),
+        ("t.jsonl", '{"problem_id": "p", "reward": [1]}\n{"problem_id": "lost", "reward": []}\n'),
+        ("t.csv", "problem_id,r0,r1\np,0,1\nlost,,\n"),
+    ],
+)
+def test_a_problem_without_samples_is_refused(tmp_path, maxatk, name, text):
+    (tmp_path / name).write_text(text)
+    done = maxatk("score", "--rewards", name, "--out", "o")
+    assert done.returncode == 2
+    assert "problem 'lost' has no samples; leave its row out" in done.stderr

@@ -93,6 +93,7 @@ from .conftest import config
         ({"data_seed": 2**70}, r"data_seed: must be a whole number from 0 to"),
         ({"top_k": 2**70}, r"top_k: must be a whole number from -1 to 2,147,483,647"),
         ({"generation_kwargs": {"top_k": 2**70}}, r"generation_kwargs\.top_k: must be a whole"),
+        ({"max_steps": 0}, r"max_steps: must be a whole number from 1, or -1 for .*, got 0"),
         ({"num_iterations": 2**70}, r"num_iterations: must be a whole number from 1 to"),
         ({"max_completion_length": 2**70}, r"max_completion_length: must be a whole number"),
         ({"pad_to_multiple_of": 0}, r"pad_to_multiple_of: must be a whole number from 1 to"),

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogRow, RawRow
 from maxatk.tables import value_at
@@ -20,7 +21,7 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
     It is `{"problem_id": "p", "reward": [0, 1]}`, a line `id, r0, r1, r2` of a table whose
     `--map problem_id=id`, or `{"p": [0, 1], "q": [1, 1]}` of several problems. In a list null is a
     sample without a reward, as NaN is; an empty cell of a table is no sample. Raises DataError for
-    what is no reward.
+    what is no reward, and for a problem without samples.
     """
     if "problem_id" not in row and "problem_id" not in mapping:
         if row and all(_is_list_of_numbers(value) for value in row.values()):
@@ -36,14 +37,14 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
         values = value_at(row, mapping.get("reward", "reward"))
         if not _is_list_of_numbers(values):
             return None
-        return list(_samples(problem_id, enumerate(values)))
+        return _samples(problem_id, enumerate(values))
     if row.get("completion") is not None or "completion" in mapping:
         return None
     names = _numbered_names(row, without=id_path)
     if names is None:
         return None
     cells = [(number, row[name]) for number, name in enumerate(names)]
-    return list(_samples(problem_id, [cell for cell in cells if cell[1] not in (None, "")]))
+    return _samples(problem_id, [cell for cell in cells if cell[1] not in (None, "")])
 
 
 def _is_list_of_numbers(value: Any) -> bool:
@@ -52,10 +53,18 @@ def _is_list_of_numbers(value: Any) -> bool:
     )
 
 
-def _samples(problem_id: str, values: Iterable[tuple[int, Any]]) -> Iterable[LogRow]:
-    """Yield the samples of a problem, of their numbers and rewards."""
-    for number, value in values:
-        yield LogRow(problem_id, number, reward=log.reward(value, f"reward of sample {number}"))
+def _samples(problem_id: str, values: Iterable[tuple[int, Any]]) -> list[LogRow]:
+    """Return the samples of a problem, of their numbers and rewards.
+
+    Raises DataError where there are none: the mean would be that of the other problems.
+    """
+    samples = [
+        LogRow(problem_id, number, reward=log.reward(value, f"reward of sample {number}"))
+        for number, value in values
+    ]
+    if not samples:
+        raise DataError(f"problem {problem_id!r:.80} has no samples; leave its row out")
+    return samples
 
 
 def _numbered_names(row: RawRow, *, without: str) -> list[str] | None:

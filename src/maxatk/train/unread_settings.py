@@ -31,10 +31,17 @@ _SHARE_ABOVE_ZERO = Range("above 0 and at most 1", lambda number: 0 < number <= 
 _LARGEST_INDEX = 2**31 - 1  # of a place in a list or a tensor; beyond 64 bits they overflow
 _SEED = _integers(0, 2**32 - 1)  # NumPy, which TRL seeds too, takes no other
 _COUNT = _integers(1, _LARGEST_INDEX)
+# Of 0 transformers makes all epochs.
+_STEPS = Range(
+    "a whole number from 1, or -1 for as many as the epochs have",
+    lambda number: number == -1 or _COUNT.holds(number),
+    of_integers=True,
+)
 
 RANGES: Mapping[str, Range] = {
     "seed": _SEED,
     "data_seed": _SEED,
+    "max_steps": _STEPS,
     "num_iterations": _COUNT,
     "max_completion_length": _COUNT,
     "pad_to_multiple_of": _COUNT,
