@@ -105,9 +105,11 @@ def test_runs_that_a_flag_has_taken_are_told_of(capsys, rewards, tmp_path):
 
 
 def test_the_commands_of_a_command_take_arguments_among_flags(capsys, tmp_path):
-    problem = {"id": "p", "prompt": "?", "tests": [], "answer": "1"}
+    problem = {"id": "p", "prompt": "?", "tests": [{"input": "", "output": "1"}]}
+    solution = {"problem_id": "p", "sample": 0, "completion": "print(1)"}
     file = tmp_path / "problems.jsonl"
     file.write_text(json.dumps(problem) + "\n")
+    (tmp_path / "problems.solutions.jsonl").write_text(json.dumps(solution) + "\n")
     assert main(["problems", "show", str(file), "--format", "json", "p"]) == 0
     assert json.loads(capsys.readouterr().out)["problem"][0]["id"] == "p"
     assert main(["problems", "check", "--ambiguous", str(file), "--format", "json"]) == 0
