@@ -494,6 +494,61 @@ def test_what_is_said_of_rivals_at_half_the_rate_is_what_their_seeds_have(fill):
     assert f"at half the rate with twice the steps is {lead} below" in readme
 
 
+def test_what_is_said_of_a_smaller_step_for_both_is_what_their_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    name = "front_longer"
+    study = fill.load(name)
+    confirmed = fill.load("front_confirmed")
+    assert study.seeds == confirmed.seeds[:4]
+    ours = "bon_loo1,steps=1280"
+    earlier = "bon_loo1,steps=640"
+    theirs = "KL penalty,steps=1280"
+    theirs_early = "KL penalty,steps=640"
+    tests = {(test.first, test.second, test.measure.k): test for test in study.pairs}
+
+    def distance(first, second, k):
+        text = distance_over_seeds(fill, name, first, second, k)
+        test = tests.get((first, second, k))
+        if test is None or test.adjusted_p > 0.05:
+            return text
+        return text.replace(" [", "\\* [")
+
+    planned = tests[ours, theirs, 8]
+    assert {tests[ours, theirs, k].above for k in (8, 32, 128)} == {4}
+    assert (
+        f"1,280 steps `bon_loo1` has {distance(ours, theirs, 8)} more at 8** (p {planned.p:.3f}, "
+        f"and {planned.adjusted_p:.3f} after correction for all {len(tests)} tests of the table), "
+        f"{distance(ours, theirs, 32)} more at 32 and {distance(ours, theirs, 128)} more at 128, "
+        f"each in all four seeds. Its first answer is {distance(ours, theirs, 1)} below."
+    ) in page
+    assert (
+        f"after 1,280 it has {distance(theirs, theirs_early, 8)} less at 8 and "
+        f"{distance(theirs, theirs_early, 128)} less at 128. Against its 640 steps `bon_loo1` "
+        f"after 1,280 has {distance(ours, theirs_early, 8)} more at 8, "
+        f"{distance(ours, theirs_early, 32)} more at 32, {distance(ours, theirs_early, 128)} more "
+        f"at 128 and {distance(ours, theirs_early, 1)} less at 1."
+    ) in page
+    # The base and the problems of a seed are the same in both studies.
+    for seed in study.seeds:
+        means = [s.models["base"]["by_seed"][str(seed)]["max@k"]["8"] for s in (study, confirmed)]
+        assert means[0] == means[1]
+    at_full_rate = confirmed.models["bon_loo1"]["by_seed"]
+    gains = [
+        of_seed["max@k"]["8"] - at_full_rate[seed]["max@k"]["8"]
+        for seed, of_seed in study.models[ours]["by_seed"].items()
+    ]
+    interval = stats.ttest_1samp(gains, 0).confidence_interval(0.95)
+    assert (
+        f"it has {distance(ours, earlier, 8)} more at 8 after 1,280 steps than after 640, and "
+        f"{np.mean(gains):.3f} [{interval.low:.3f}, {interval.high:.3f}] more than after 640 steps "
+        f"of the full rate, on the same problems. At equal steps of 640 no difference from the KL "
+        f"penalty is shown at 8: {distance(earlier, theirs_early, 8)}."
+    ) in page
+    readme = in_one_line("README.md")
+    assert f"has {distance(ours, theirs_early, 8)} more at 8 than the KL penalty at" in readme
+    assert f"and {distance(ours, theirs_early, 128)} more at 128." in readme
+
+
 RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
 HALF_A_DIGIT = 0.0005001  # of three that are shown; a mean of 0.3525 may go either way
@@ -608,9 +663,10 @@ def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
 
 
 def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
-    # Models of the front are checkpoints of the same few trainings, and those at half the rate are
-    # beside trainings of the seeds that chose nothing.
-    studies = [fill.load(name) for name in STUDIES if name not in ("front", "front_half_rate")]
+    # Models of the front are checkpoints of the same few trainings, and three others have the models
+    # and problems of seeds that chose nothing.
+    left_out = ("front", "front_half_rate", "front_longer", "front_kl")
+    studies = [fill.load(name) for name in STUDIES if name not in left_out]
     studies = [study for study in studies if study.over == "seeds"]
     spreads = []
     too_narrow = []
