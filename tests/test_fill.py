@@ -663,8 +663,8 @@ def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
 
 
 def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
-    # Models of the front are checkpoints of the same few trainings, and three others have the models
-    # and problems of seeds that chose nothing.
+    # Models of the front are checkpoints of the same few trainings, and three others share models
+    # and problems with the seeds that chose nothing.
     left_out = ("front", "front_half_rate", "front_longer", "front_kl")
     studies = [fill.load(name) for name in STUDIES if name not in left_out]
     studies = [study for study in studies if study.over == "seeds"]
