@@ -59,10 +59,12 @@ def _reason_against_check(source: str, entry_point: str) -> str:
 def _reason_against_functions(tree: ast.Module, entry_point: str) -> str:
     """Return why a check in which no function `check` decides would pass every program, or ""."""
     running = _running_parts(tree)
-    program = {"candidate", "check", entry_point.partition(".")[0].removesuffix("()")}
-    is_used = not program.isdisjoint(_names(running))
-    is_named = is_used or not program.isdisjoint(_names(ast.walk(tree)))
-    if not _decides(running) or (is_named and not is_used):
+    if not _decides(running):
+        return "nothing calls the functions in it"
+    names_of_program = {"candidate", "check", entry_point.partition(".")[0].removesuffix("()")}
+    if names_of_program.isdisjoint(_names(ast.walk(tree))):
+        return ""  # without an entry point the names of the program are unknown
+    if names_of_program.isdisjoint(_names(running)):
         return "nothing calls the functions in it"
     return ""
 
