@@ -36,6 +36,17 @@ def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
     ]
 
 
+def test_a_pair_may_be_two_models_that_differ_on_several_axes(recipe):
+    rates = {"low": {"trainer.learning_rate": 1.0e-4}, "high": {"trainer.learning_rate": 2.0e-4}}
+    methods = {name: {"trainer.method": name} for name in ("bon_loo1", "grpo")}
+    pair = ["bon_loo1,rate=high,steps=3", "grpo,rate=low,steps=2"]
+    grids = [{"method": methods, "rate": rates}]
+    study = load_study(recipe(grids=grids, checkpoints=[2, 3], pairs=[pair]))
+    assert study.paired_names() == [tuple(pair)]
+    with pytest.raises(InvalidValueError, match="the models .*, grpo,rate=low,steps=3"):
+        load_study(recipe(grids=grids, checkpoints=[2, 3], pairs=[[pair[0], "grpo,rate=low"]]))
+
+
 def test_levels_of_one_name_on_two_axes_are_exchanged_one_axis_at_a_time(recipe):
     grids = [
         {

@@ -66,7 +66,8 @@ class StudyRecipe:
         work: The folder of recipes, models and evaluations, which studies share where their
             settings are the same; the folder `work` in `out` if not given.
         baseline: The model that the others are compared to.
-        pairs: Two levels each, tested against each other where all other levels are the same.
+        pairs: Two levels each, tested against each other where all other levels are the same; or
+            the names of two models.
         ks: The k at which models are tested; the largest that the samples allow in place of a
             larger one.
         checkpoints: The optimizer steps after which every training is evaluated, which makes them

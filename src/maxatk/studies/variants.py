@@ -136,19 +136,23 @@ def _at_checkpoints(
 def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> list[tuple[str, str]]:
     """Return the names of the models that differ by the two levels of a pair alone.
 
-    Raises InvalidValueError for a pair that is not of two levels, or that no models have.
+    A pair may also be the names of two models, which may differ by more. Raises InvalidValueError
+    for a pair that is neither.
     """
+    models = {variant.name for variant in variants if variant.levels}
     names: list[tuple[str, str]] = []
     for pair in pairs:
         if len(set(pair)) != 2 or len(pair) != 2:
             raise InvalidValueError(f"pairs: each must be two different levels, got {pair!r}")
         first, second = pair
         matches = _models_apart(variants, first, second)
+        if not matches and {first, second} <= models:
+            matches = [(first, second)]
         if not matches:
             levels = {level for variant in variants for level in variant.levels.values()}
             raise InvalidValueError(
                 f"pairs: no two models differ by {first!r} and {second!r} alone; the levels "
-                f"are {', '.join(sorted(levels))}"
+                f"are {', '.join(sorted(levels))}, and the models {', '.join(sorted(models))}"
             )
         names += matches
     return names
