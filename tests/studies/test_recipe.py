@@ -43,7 +43,7 @@ def test_a_pair_may_be_two_models_that_differ_on_several_axes(recipe):
     grids = [{"method": methods, "rate": rates}]
     study = load_study(recipe(grids=grids, checkpoints=[2, 3], pairs=[pair]))
     assert study.paired_names() == [tuple(pair)]
-    with pytest.raises(InvalidValueError, match="the models .*, grpo,rate=low,steps=3"):
+    with pytest.raises(InvalidValueError, match=r"the models .*, grpo,rate=low,steps=3"):
         load_study(recipe(grids=grids, checkpoints=[2, 3], pairs=[[pair[0], "grpo,rate=low"]]))
 
 
