@@ -549,6 +549,38 @@ def test_what_is_said_of_a_smaller_step_for_both_is_what_their_seeds_have(fill):
     assert f"and {distance(ours, theirs_early, 128)} more at 128." in readme
 
 
+def test_what_is_said_of_a_stronger_penalty_is_what_its_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    readme = in_one_line("README.md")
+    name = "front_kl"
+    study = fill.load(name)
+    confirmed = fill.load("front_confirmed")
+    assert study.seeds == confirmed.seeds[:4]
+    rival = "stronger KL penalty"
+    tests = {test.measure.k: test for test in study.pairs}
+    assert [k for k, test in tests.items() if test.adjusted_p <= 0.05] == [1]
+    lead = {k: distance_over_seeds(fill, name, "bon_loo1", rival, k) for k in (1, 8, 32, 128)}
+    assert tests[1].difference < 0 < min(tests[k].difference for k in (8, 32, 128))
+    first = lead[1].replace(" [", "\\* [")
+    assert (
+        f"at 8**: `bon_loo1` has {lead[8]} more, p {tests[8].p:.3f}. At 32 it has {lead[32]} more "
+        f"and at 128 {lead[128]}."
+    ) in page
+    assert f"first answer is better** than that of `bon_loo1`, by {first}." in page
+    # The weaker penalty was trained on the same seeds, with the same problems.
+    weaker = confirmed.models["KL penalty"]["by_seed"]
+    gains = {}
+    for k in ("8", "1"):
+        of_seeds = [
+            means["max@k"][k] - weaker[seed]["max@k"][k]
+            for seed, means in study.models[rival]["by_seed"].items()
+        ]
+        interval = stats.ttest_1samp(of_seeds, 0).confidence_interval(0.95)
+        gains[k] = f"{np.mean(of_seeds):.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    assert f"of the same seeds: by {gains['8']} at 8 and by {gains['1']} at 1." in page
+    assert f"640 steps is {lead[8]} below `bon_loo1` at 8, and above it by {lead[1]} at 1" in readme
+
+
 RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
 HALF_A_DIGIT = 0.0005001  # of three that are shown; a mean of 0.3525 may go either way
