@@ -295,6 +295,22 @@ def distance_over_seeds(fill, name, first, second, k):
     return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
+def distance_between_studies(first, second, k):
+    """Return as text by how much one model is above one of another study of the same problems.
+
+    Each is a study and the name of its model; the seeds are those of the first study.
+    """
+    study, model = first
+    other_study, other_model = second
+    of_other = other_study.models[other_model]["by_seed"]
+    differences = [
+        means["max@k"][str(k)] - of_other[seed]["max@k"][str(k)]
+        for seed, means in study.models[model]["by_seed"].items()
+    ]
+    interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    return f"{np.mean(differences):.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
 def test_the_numbers_of_the_first_screen_are_those_of_the_studies(fill):
     text = in_one_line("README.md")
     demo = "demo_seeds"
@@ -532,16 +548,11 @@ def test_what_is_said_of_a_smaller_step_for_both_is_what_their_seeds_have(fill):
     for seed in study.seeds:
         means = [s.models["base"]["by_seed"][str(seed)]["max@k"]["8"] for s in (study, confirmed)]
         assert means[0] == means[1]
-    at_full_rate = confirmed.models["bon_loo1"]["by_seed"]
-    gains = [
-        of_seed["max@k"]["8"] - at_full_rate[seed]["max@k"]["8"]
-        for seed, of_seed in study.models[ours]["by_seed"].items()
-    ]
-    interval = stats.ttest_1samp(gains, 0).confidence_interval(0.95)
+    to_full_rate = distance_between_studies((study, ours), (confirmed, "bon_loo1"), 8)
     assert (
         f"it has {distance(ours, earlier, 8)} more at 8 after 1,280 steps than after 640, and "
-        f"{np.mean(gains):.3f} [{interval.low:.3f}, {interval.high:.3f}] more than after 640 steps "
-        f"of the full rate, on the same problems. At equal steps of 640 no difference from the KL "
+        f"{to_full_rate} more than after 640 steps of the full rate, on the same problems. At "
+        f"equal steps of 640 no difference from the KL "
         f"penalty is shown at 8: {distance(earlier, theirs_early, 8)}."
     ) in page
     readme = in_one_line("README.md")
@@ -568,16 +579,9 @@ def test_what_is_said_of_a_stronger_penalty_is_what_its_seeds_have(fill):
     ) in page
     assert f"first answer is better** than that of `bon_loo1`, by {first}." in page
     # The weaker penalty was trained on the same seeds, with the same problems.
-    weaker = confirmed.models["KL penalty"]["by_seed"]
-    gains = {}
-    for k in ("8", "1"):
-        of_seeds = [
-            means["max@k"][k] - weaker[seed]["max@k"][k]
-            for seed, means in study.models[rival]["by_seed"].items()
-        ]
-        interval = stats.ttest_1samp(of_seeds, 0).confidence_interval(0.95)
-        gains[k] = f"{np.mean(of_seeds):.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-    assert f"of the same seeds: by {gains['8']} at 8 and by {gains['1']} at 1." in page
+    weaker = (confirmed, "KL penalty")
+    gains = {k: distance_between_studies((study, rival), weaker, k) for k in (1, 8)}
+    assert f"of the same seeds: by {gains[8]} at 8 and by {gains[1]} at 1." in page
     assert f"640 steps is {lead[8]} below `bon_loo1` at 8, and above it by {lead[1]} at 1" in readme
 
 

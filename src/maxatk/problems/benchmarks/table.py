@@ -122,8 +122,9 @@ def _declared_tests(row: base.Row, options: Options) -> Any:
     value = value_at(row, "tests") if options.tests is None else _needed(row, options.tests)
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         value = json_value(value)  # as a table keeps a list
-    is_named = options.tests is not None
-    return value if is_named or isinstance(value, (list, Mapping)) else MISSING
+    if options.tests is None and not isinstance(value, (list, Mapping)):
+        return MISSING
+    return value
 
 
 def _tests(value: Any, row: base.Row, options: Options, solution: str | None) -> _Tests:
@@ -137,7 +138,8 @@ def _tests(value: Any, row: base.Row, options: Options, solution: str | None) ->
         return _Tests(_paired(_needed(row, options.input), _needed(row, options.output)))
     if isinstance(value, str):
         value = asserts.statements(value.strip())
-    if any(map(_has_arguments, value if isinstance(value, list) else [value])):
+    tests = value if isinstance(value, list) else [value]
+    if any(_has_arguments(test) for test in tests):
         return _Tests(unusable="its inputs are the arguments of a function, and no text to read")
     if isinstance(value, Mapping):  # lists of inputs and outputs, as APPS has them
         inputs, outputs = (value_at(value, path) for path in _names(options))
