@@ -50,6 +50,7 @@ ON_POLICY = [
         "front_half_rate",
         "front_longer",
         "front_kl",
+        "front_penalties",
     )
 ]
 PRETRAINED = [
