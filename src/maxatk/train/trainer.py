@@ -36,6 +36,7 @@ from maxatk.train import batch as batches
 from maxatk.train.arguments import by_name, check_arguments, check_evaluation
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
 from maxatk.train.model_card import describe_training
 from maxatk.train.record_callback import RecordCallback
@@ -87,6 +88,7 @@ class MaxAtKTrainer(ResumingTrainer):
         # For the checks of later evaluation sets, which need not load it again.
         self._arguments = {**self._arguments, "processing_class": self.processing_class}
         self._evaluated = ""  # the name of the evaluation set, of several
+        self.add_callback(FiniteGradients())
         self._record_callback: RecordCallback | None = None
         if args.log_groups:
             self._record_callback = RecordCallback()

