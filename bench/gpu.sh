@@ -6,8 +6,8 @@
 #   bench/gpu.sh training MODEL PROBLEMS.jsonl  # a step against TRL's, then smollm2/gpu.yaml to its table
 #
 # It needs maxatk[train,eval,report,peft] and, for the engine, vllm. MODEL and PROBLEMS.jsonl are those
-# of `NAME=gpu SAMPLES=64 LONGEST=10000 recipes/smollm2/prepare.sh`: runs/smollm2/model and
-# runs/smollm2/gpu/train.jsonl. In the environment: PYTHON, the interpreter; LIMIT, the seconds of the
+# of `NAME=gpu SAMPLES=0 recipes/smollm2/prepare.sh hidden`: runs/smollm2/model and
+# runs/smollm2/gpu/pool-train.jsonl. In the environment: PYTHON, the interpreter; LIMIT, the seconds of the
 # study, 480 where not given; the next call goes on where it stopped.
 set -eu
 piece=${1:?engines or training} model=${2:?a model folder} problems=${3:?a problems.jsonl}
@@ -19,6 +19,7 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 case $piece in
 engines)
     $maxatk doctor --engines
+    $python "$bench/attention_gradients.py"
     $python "$bench/sampling.py" "$model" "$problems" rows=1,16,256 dtype=bfloat16 \
         engines=maxatk,generate,vllm
     ;;

@@ -239,13 +239,17 @@ def test_the_study_of_the_pretrained_model_passes_the_dry_run(maxatk, tmp_path):
 def test_the_script_makes_the_files_that_the_studies_name(tmp_path):
     made = set()
     forms = [(form, {}) for form in ("visible", "hidden")]
-    forms += [("visible", {"NAME": "gpu"}), ("visible", {"NAME": "small", "POOL": "120"})]
+    forms += [("visible", {"NAME": "small", "POOL": "120"})]
     forms += [("hidden", {"NAME": "small-hidden", "POOL": "120"})]
+    forms += [("hidden", {"NAME": "gpu", "SAMPLES": "0"})]
     for form, more in forms:
         lines = prepared(tmp_path, form, ROWS="my rows.jsonl", WHEEL="my wheel.whl", **more)
         assert lines[0].endswith("smollm2/model.py runs/smollm2/model my wheel.whl")
         commands = [line.split()[0] for line in lines[1:]]
-        assert commands == [*["problems", "eval", "problems"] * 2, "problems"]
+        if more.get("SAMPLES") == "0":  # no model chooses among them
+            assert commands == ["problems"] * 3
+        else:
+            assert commands == [*["problems", "eval", "problems"] * 2, "problems"]
         limit = f" sets.{form}-train.limit=120" if "POOL" in more else ""
         assert f"sets.{form}-train.file=my rows.jsonl{limit} --only {form}-train --out" in lines[1]
         made |= {line.rpartition(" ")[2] for line in lines if line.startswith("problems ")}
@@ -253,7 +257,7 @@ def test_the_script_makes_the_files_that_the_studies_name(tmp_path):
     for path in PRETRAINED:
         study = load_study(path)
         named = {study.model, study.train["problems"], study.eval["problems"]}
-        if study.front is not None:
+        if study.chooses_on_problems:
             named.add(study.front.choose["problems"])
         assert named <= made
 

@@ -68,3 +68,20 @@ def test_two_of_them_and_two_more_do_not(make_trainer):
     break_gradients(trainer, math.nan, passes=[0, 1, 3, 4])
     trainer.train()
     assert trainer.state.global_step == 6
+
+
+def test_a_step_is_taken_without_the_attention_of_cudnn(make_trainer):
+    """Its gradient is NaN on some GPUs where prompts are padded."""
+    allowed = []
+    trainer = make_trainer(text_reward, max_steps=1)
+
+    def look(*_):
+        if torch.is_grad_enabled():
+            allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+
+    trainer.model.register_forward_pre_hook(look)
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    trainer.train()
+    assert allowed
+    assert not any(allowed)
+    assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -34,6 +34,7 @@ from maxatk.conversations import transcript
 from maxatk.errors import InvalidValueError
 from maxatk.train import batch as batches
 from maxatk.train.arguments import by_name, check_arguments, check_evaluation
+from maxatk.train.attention_kernels import without_cudnn_attention
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.finite_gradients import FiniteGradients
@@ -154,7 +155,7 @@ class MaxAtKTrainer(ResumingTrainer):
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Take TRL's training step and log its seconds without sampling, rewards and refresh."""
-        with self._clock.measure("update", self._metrics["train"]):
+        with self._clock.measure("update", self._metrics["train"]), without_cudnn_attention():
             return super().training_step(*args, **kwargs)
 
     def create_model_card(self, model_name: str | None = None, **kwargs: Any) -> None:
