@@ -658,6 +658,26 @@ def test_what_is_said_of_the_largest_rate_is_what_its_seed_says(fill):
         assert sentence.format(*(f"{mean:.3f}" for mean in means)) in page
 
 
+def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):
+    page = in_one_line("docs/smollm2.md")
+    pooled = json.loads((fill.DOCS / "smollm2_base" / "base.json").read_text())
+    at = pooled["metrics"]["max@k"]
+    assert (
+        f"It has {at['1']['mean']:.3f} at 1, {at['8']['mean']:.3f} at 8 and "
+        f"{at['32']['mean']:.3f} at 32" in page
+    )
+    for k in ("128", "256"):
+        interval = f"{at[k]['mean']:.3f} [{at[k]['low']:.3f}, {at[k]['high']:.3f}]"
+        assert interval in page
+    assert set(pooled["per_problem"]["samples"]) == {256}
+    cpus = fill.load_evaluations(["smollm2_all"])
+    ids = columns_of(fill, "smollm2_all", "base", 1)["ids"]
+    assert sorted(pooled["per_problem"]["ids"]) == sorted(ids)
+    row = row_of(fill.table_of_seeds(cpus), "base")
+    means = [cell.text.split()[0] for cell in row[1:]]
+    assert f"where the CPUs have {means[0]}, {means[1]} and {means[2]}" in page
+
+
 def adjusted_p_of_smollm2(fill, study):
     """Return p of the crossed tests of a table, by pair and k, corrected for all nine of them."""
     p_values = {}

@@ -93,7 +93,9 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
     auto = config.rollouts == "auto"
     if config.use_vllm or config.rollouts == "trl":
         return None
-    if auto and model.device.type != "cpu":  # where `generate` is the faster one
+    if (
+        auto and model.device.type != "cpu"
+    ):  # where `generate` is about as fast, and follows every setting
         return None
     try:
         refuse_settings(config)
