@@ -51,6 +51,7 @@ ON_POLICY = [
         "front_longer",
         "front_kl",
         "front_penalties",
+        "front_tuned",
     )
 ]
 PRETRAINED = [
