@@ -41,7 +41,8 @@ class Progress:
     def __init__(self, parts: Mapping[str, str]) -> None:
         self.parts = {name: _Part(text) for name, text in parts.items()}
         self.show: Callable[[str], None] = lambda _: None
-        self.hide: Callable[[str], None] = lambda _: None
+        # Takes a part that has ended off the display; the second is why, if it failed.
+        self.hide: Callable[[str, str | None], None] = lambda _part, _failure: None
         self.every_s = 0.0  # at least so many seconds between two calls of `show`
         self._shown_at = 0.0
 
@@ -63,9 +64,14 @@ class Progress:
         Of one that an earlier run has finished, which has reported nothing, only the whole tells.
         """
         if self.parts.pop(name, None) is not None:
-            self.hide(name)
+            self.hide(name, None)
         stages = self.parts[""]
         self(stages.done + 1, stages.total)
+
+    def fail(self, name: str, message: str) -> None:
+        """Show at once that a stage has failed, and why; the others go on."""
+        self.parts.pop(name, None)
+        self.hide(name, message)
 
     def line(self) -> str:
         """Return what is done of every part, as `48 of 96 samples drawn, 40 of 96 verified`."""
@@ -103,7 +109,7 @@ def progress_of(
     elif mode == "auto":
         report.every_s = _LINE_EVERY_S
         report.show = lambda _part: say_aside(f"{name}: {report.line()}")
-        report.hide = lambda part: say_aside(f"{part}: finished")
+        report.hide = lambda part, failure: say_aside(failure or f"{part}: finished")
     yield report
 
 
@@ -122,9 +128,11 @@ def _bars(report: Progress, name: str) -> Iterator[None]:
             tasks[part] = bars.add_task(escape(printable(label)), total=None)
         bars.update(tasks[part], completed=reported.done, total=reported.total)
 
-    def hide(part: str) -> None:
+    def hide(part: str, failure: str | None) -> None:
         if part in tasks:
             bars.remove_task(tasks.pop(part))
+        if failure is not None:
+            bars.console.print(escape(printable(failure)))
 
     report.show = show
     report.hide = hide

@@ -40,8 +40,9 @@ def command(
 ) -> None:
     """Train, evaluate and compare many models over several seeds.
 
-    If interrupted, rerun the same command: it resumes from the last finished stage. Studies with
-    the same folder `work` share what is the same in them.
+    If interrupted, rerun the same command: it resumes from the last finished stage. Where a stage
+    fails, all that does not need it goes on, and the study ends with the reason. Studies with the
+    same folder `work` share what is the same in them.
 
     Example: maxatk study recipes/mini/table2.yaml --dry-run
 
@@ -104,7 +105,7 @@ def carry_out(
         write_stage_names(study, everywhere)
         with progress_of("stages", parts={"": "finished"}) as report:
             report(0, len(stages))
-            seconds = run_stages(list(stages), study.work_folder, report, report.finish, jobs=jobs)
+            seconds = run_stages(list(stages), study.work_folder, report, jobs=jobs)
         from maxatk.studies.write import write_study  # imports matplotlib
 
         return write_study(study, everywhere), seconds

@@ -1,6 +1,7 @@
 """Run the stages of a longer piece of work as processes: side by side, resumable, with progress.
 
-A finished stage leaves a marker file and is not run again; one that was killed starts again.
+A finished stage leaves a marker file and is not run again; one that was killed starts again. One
+that fails takes those with it that need it, and no others.
 """
 
 from __future__ import annotations
@@ -15,17 +16,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol
 
 from maxatk.errors import InvalidValueError, StageError
 from maxatk.folders import read_json, write_json
 
 _LOG_TAIL = 15  # lines of a failed stage's log in the error message
 _GRACE_S = 5.0
-Report: TypeAlias = Callable[[int, int, str], object]  # units done, and all, of a stage
-Finish: TypeAlias = Callable[[str], object]  # the name of a stage that has finished
+
+
+class Board(Protocol):
+    """What is told how far the stages are."""
+
+    def __call__(self, done: int, total: int, part: str) -> object:
+        """Hear how many of all units of a stage, the part, are done."""
+
+    def finish(self, name: str) -> object:
+        """Hear that a stage has finished."""
+
+    def fail(self, name: str, message: str) -> object:
+        """Hear that a stage has failed, and why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +51,7 @@ class Stage:
 
 
 def run_stages(
-    stages: Sequence[Stage], folder: Path, report: Report, finish: Finish, *, jobs: int
+    stages: Sequence[Stage], folder: Path, board: Board, *, jobs: int
 ) -> dict[str, float]:
     """Run the stages that have not finished, at most `jobs` at once, and return their seconds.
 
@@ -47,12 +59,13 @@ def run_stages(
     and the standard error of its command to `folder`/logs. Stages start
     in the given order as soon as what they need has finished. Ctrl-C ends all of them.
 
-    Raises StageError with the end of the log when a command fails; the others are ended too.
-    Raises InvalidValueError, before any work, when `jobs` is below 1 or a stage needs one that
-    is not listed before it.
+    Raises StageError with the ends of the logs of commands that failed, once all that does not need
+    them has finished. Raises InvalidValueError, before any work, when `jobs` is below 1 or a stage
+    needs one that is not listed before it.
     """
     _check(stages, jobs)
     seconds: dict[str, float] = {}
+    failures: dict[str, str] = {}
     waiting = []
     for stage in stages:
         taken = finished_seconds(folder, stage.name)
@@ -60,16 +73,36 @@ def run_stages(
             waiting.append(stage)
         else:
             seconds[stage.name] = taken
-            finish(stage.name)
-    with _Running(folder, report, finish) as running:
+            board.finish(stage.name)
+    with _Running(folder, board) as running:
         while waiting or running.processes:
             ready = [stage for stage in waiting if seconds.keys() >= set(stage.needs)]
             for stage in ready[: jobs - len(running.processes)]:
                 waiting.remove(stage)
                 running.start(stage)
-            name, taken = running.wait()
-            seconds[name] = taken
+            ended = running.wait()
+            if ended.failure is None:
+                seconds[ended.name] = ended.seconds
+                board.finish(ended.name)
+            else:
+                failures[ended.name] = ended.failure
+                board.fail(ended.name, ended.failure)
+                waiting = _without_those_that_need(failures, waiting)
+    if failures:
+        raise StageError("\n".join(failures.values()))
     return seconds
+
+
+def _without_those_that_need(failed: Collection[str], waiting: Sequence[Stage]) -> list[Stage]:
+    """Return the stages that can still run: a stage stands behind those that it needs."""
+    lost = set(failed)
+    left = []
+    for stage in waiting:
+        if lost.isdisjoint(stage.needs):
+            left.append(stage)
+        else:
+            lost.add(stage.name)
+    return left
 
 
 def default_jobs() -> int:
@@ -93,13 +126,21 @@ def _check(stages: Sequence[Stage], jobs: int) -> None:
         before.add(stage.name)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """A stage whose process has ended, with the reason if it failed."""
+
+    name: str
+    seconds: float
+    failure: str | None = None
+
+
 class _Running:
     """The processes under way; leaving the block ends those that are left."""
 
-    def __init__(self, folder: Path, report: Report, finish: Finish) -> None:
+    def __init__(self, folder: Path, board: Board) -> None:
         self._folder = folder
-        self._report = report
-        self._finish = finish
+        self._board = board
         self._ended: queue.Queue[tuple[Stage, int, float]] = queue.Queue()
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
@@ -137,24 +178,23 @@ class _Running:
         started = time.monotonic()
         assert process.stdout is not None
         for done, total in _reports(process.stdout):
-            self._report(done, total, stage.name)
+            self._board(done, total, stage.name)
         self._ended.put((stage, process.wait(), time.monotonic() - started))
 
-    def wait(self) -> tuple[str, float]:
-        """Return name and seconds of the next stage that finishes."""
+    def wait(self) -> _Ended:
+        """Wait for the next stage that ends, and mark it as finished if it did not fail."""
         stage, status, taken = self._ended.get()
         del self.processes[stage.name]
         if status != 0:
-            log = self._folder / "logs" / f"{stage.name}.log"
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-            tail = "\n".join(lines[-_LOG_TAIL:])
-            raise StageError(
-                f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
-            )
-        marker = _marker(self._folder, stage.name)
-        write_json(marker, {"seconds": round(taken, 1)})
-        self._finish(stage.name)
-        return stage.name, taken
+            return _Ended(stage.name, taken, failure=self._failure_of(stage, status))
+        write_json(_marker(self._folder, stage.name), {"seconds": round(taken, 1)})
+        return _Ended(stage.name, taken)
+
+    def _failure_of(self, stage: Stage, status: int) -> str:
+        log = self._folder / "logs" / f"{stage.name}.log"
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        tail = "\n".join(lines[-_LOG_TAIL:])
+        return f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
 
 
 def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
