@@ -13,6 +13,7 @@ from maxatk.sampling.draw import Stopper
 from maxatk.sampling.hf import HFBackend
 from maxatk.sampling.loop import Loop, Work
 from maxatk.sampling.prompt_states import shares
+from maxatk.sampling.settings import Request
 from tiny import save_tiny_model
 
 VIEWS = {"view", "_unsafe_view", "transpose", "expand", "slice", "select", "unsqueeze", "t"}
@@ -149,7 +150,37 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
         stopper=Stopper(settings, lambda _: ""),
     ).run(iter(work))
     assert sorted(row.key for some in batches for row in some) == list(range(10))
-    assert evaluated == [[3, 5, 5, 10], [10, 10, 10], [20, 30], [100]]  # shorter ones first
+    # Of those of one batch, which are eight, the shorter ones first; then of the next two.
+    assert evaluated == [[5, 5, 10, 10], [10, 10, 20], [30], [3], [100]]
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_on_a_gpu_samples_come_in_order_at_most_two_batches_late(tmp_path, monkeypatch, samples):
+    """A sample that waits for an earlier one is neither stored nor shown, and lost by a kill."""
+    monkeypatch.setattr(loop, "_PROMPTS_AT_ONCE", {"cpu": 4})
+    folder = save_tiny_model(tmp_path, max_position_embeddings=256)
+    backend = HFBackend(folder, ModelSettings(batch_size=ROWS))
+    requests = [
+        Request(f"problem {number}", "print(1)" * (1 + number % 7), range(samples))
+        for number in range(60)
+    ]
+    requests[0] = Request("the longest", "print(1)" * 100, range(samples))
+    draw = backend.draw
+    drawn = 0
+
+    def counted(*args):
+        nonlocal drawn
+        for batch in draw(*args):
+            drawn += len(batch)
+            yield batch
+
+    monkeypatch.setattr(backend, "draw", counted)
+    settings = SamplingSettings(samples=samples, max_new_tokens=8)
+    handed_on = 0
+    for batch in backend.sample(requests, settings):
+        assert drawn - handed_on <= 2 * ROWS
+        handed_on += len(batch)
+    assert handed_on == drawn == 60 * samples
 
 
 def test_the_loop_reads_back_once_a_token(model, monkeypatch):

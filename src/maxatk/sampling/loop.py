@@ -25,7 +25,7 @@ _REFILL_AT = 0.125
 _PROMPTS_AT_ONCE = {"cpu": 1}  # a GPU is not busy with one; a CPU is, and repeats to the last bit
 _OTHER_PROMPTS_AT_ONCE = 16
 _TOKENS_AT_ONCE = 1 << 14  # of them, with the filling: activations of long prompts are large
-_LOOKED_AT = 4  # times as many, for those of about one length: the shorter ones are filled up
+_LOOKED_AT = 4  # times as many at most, for those of about one length: shorter ones are filled up
 
 Row: TypeAlias = tuple[Any, list[int]]
 """The key of a row and its ids so far."""
@@ -117,15 +117,29 @@ class Loop:
     def _next_works(self, queue: Iterator[Work]) -> list[Work]:
         """Return the works whose prompts are evaluated next, together: of about one length."""
         most = _PROMPTS_AT_ONCE.get(self._device.type, _OTHER_PROMPTS_AT_ONCE)
-        looked_at = _LOOKED_AT * most if most > 1 else 1
-        self._looked_at += itertools.islice(queue, looked_at - len(self._looked_at))
-        self._looked_at.sort(key=lambda work: len(work.prompt))
+        if not self._looked_at:
+            self._looked_at = self._look_ahead(queue, _LOOKED_AT * most if most > 1 else 1)
         lengths = [len(work.prompt) for work in self._looked_at[:most]]
         while len(lengths) > 1 and len(lengths) * max(lengths) > _TOKENS_AT_ONCE:
             lengths.pop()
         works = self._looked_at[: len(lengths)]
         self._looked_at = self._looked_at[len(lengths) :]
         return works
+
+    def _look_ahead(self, queue: Iterator[Work], most: int) -> list[Work]:
+        """Take the next works, by the length of their prompts: `most`, or those of one batch.
+
+        None is taken before the last of these has begun. Otherwise a long prompt would wait for all
+        shorter ones of the queue, and a caller that needs rows in order would wait for it.
+        """
+        works = []
+        rows = 0
+        for work in itertools.islice(queue, most):
+            works.append(work)
+            rows += len(work.keys)
+            if rows >= self._decoder.rows:
+                break
+        return sorted(works, key=lambda work: len(work.prompt))
 
     def _admit(self, queue: Iterator[Work]) -> list[DrawnRow]:
         """Let waiting rows begin in the free places; return those that their first token ends."""
