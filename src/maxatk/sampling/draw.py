@@ -146,6 +146,13 @@ def _invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return column.clamp_(max=cumulative.shape[1] - 1)  # behind the last one where it is NaN
 
 
+class _Marks(NamedTuple):
+    """What the text of a token has that may close a block, which begins and ends with a fence."""
+
+    line_end: bool
+    fence: bool
+
+
 class Stopper:
     """Tells where completions end, from the ids drawn so far, which `decode` turns into text."""
 
@@ -155,6 +162,7 @@ class Stopper:
         # Only where its last tokens could have ended it is a whole text looked at.
         longest = max(map(len, settings.stop), default=1)
         self._tail = _TOKENS_A_CHARACTER * longest + _BEFORE
+        self._marks_of_token: dict[int, _Marks] = {}  # of those that were drawn so far
 
     def ends(self, ids: Sequence[int]) -> bool:
         """Return whether the last of these ids ends the completion."""
@@ -165,8 +173,27 @@ class Stopper:
             tail = self._decode(ids[-self._tail :])
             if any(stop in tail for stop in self._settings.stop):
                 return True
-        # A fence is closed by a line, hence at a token with the end of one.
-        return self._settings.stop_at_fence and "\n" in self._decode(ids[-1:])
+        return self._settings.stop_at_fence and self._ends_line_of_fence(ids)
+
+    def _ends_line_of_fence(self, ids: Sequence[int]) -> bool:
+        """Return whether the last token has the end of a line, and that line signs of a fence."""
+        if not self._marks(ids[-1]).line_end:
+            return False
+        for place in range(len(ids) - 1, -1, -1):
+            marks = self._marks(ids[place])
+            if marks.fence:
+                return True
+            if marks.line_end and place < len(ids) - 1:  # of the line before
+                return False
+        return False
+
+    def _marks(self, token: int) -> _Marks:
+        marks = self._marks_of_token.get(token)
+        if marks is None:
+            text = self._decode([token])
+            marks = _Marks(line_end="\n" in text, fence="`" in text or "~" in text)
+            self._marks_of_token[token] = marks
+        return marks
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of these ids, up to where it ends."""
