@@ -1,12 +1,19 @@
 """A gradient that is not finite moves no weight, and three in a row end the training."""
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from maxatk.errors import InvalidValueError
+from processes import patience
 from train.conftest import text_reward
+
+TESTS = Path(__file__).parents[1]
 
 
 def break_gradients(trainer, value, passes):
@@ -40,8 +47,13 @@ def are_equal(one, other):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_gradient_that_is_not_finite_moves_no_weight(make_trainer, value):
-    trainer = make_trainer(text_reward, max_steps=3)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"optim": "adamw_torch_fused", "weight_decay": 0.1}, {"max_grad_norm": 0.0}],
+    ids=["sgd", "adam", "no clipping"],
+)
+def test_a_gradient_that_is_not_finite_moves_no_weight(make_trainer, value, settings):
+    trainer = make_trainer(text_reward, max_steps=3, **settings)
     break_gradients(trainer, value, passes=[1])
     after = weights_after_steps(trainer)
     with pytest.warns(UserWarning, match="train: the gradient of step 2 is NaN or infinite"):
@@ -68,6 +80,27 @@ def test_two_of_them_and_two_more_do_not(make_trainer):
     break_gradients(trainer, math.nan, passes=[0, 1, 3, 4])
     trainer.train()
     assert trainer.state.global_step == 6
+
+
+@pytest.mark.long
+def test_all_processes_leave_out_a_step_that_one_has_no_gradient_for(model_folder, tmp_path):
+    script = [TESTS / "train" / "one_broken_gradient.py", model_folder, tmp_path]
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    run = subprocess.run(
+        [sys.executable, *launch, *map(str, script)],
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(200),
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    ranks = [torch.load(tmp_path / f"rank-{rank}.pt") for rank in (0, 1)]
+    for first, second in zip(*ranks, strict=True):
+        assert are_equal(first, second)
+    assert are_equal(ranks[0][1], ranks[0][0])
+    assert not are_equal(ranks[0][2], ranks[0][1])
 
 
 def test_a_step_is_taken_without_the_attention_of_cudnn(make_trainer):

@@ -6,6 +6,8 @@ import warnings
 from typing import Any
 
 import torch
+from accelerate.utils import gather
+from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
 from maxatk.errors import InvalidValueError
@@ -34,7 +36,7 @@ class FiniteGradients(TrainerCallback):
         if args.fp16:  # whose scaler looks for infinite gradients itself, and expects to see them
             return
         gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
-        if _is_finite(gradients):
+        if _are_finite(gradients, args.device):
             self._in_a_row = 0
             return
         self._in_a_row += 1
@@ -52,8 +54,13 @@ class FiniteGradients(TrainerCallback):
         )
 
 
-def _is_finite(gradients: list[torch.Tensor]) -> bool:
-    if not gradients:  # they are not in the weights, as with DeepSpeed
-        return True
-    norm = torch.nn.utils.get_total_norm(gradients)
-    return bool(torch.isfinite(norm))
+def _are_finite(gradients: list[torch.Tensor], device: torch.device) -> bool:
+    """Return whether these gradients are finite here and in all other processes.
+
+    A process may hold a part of each, or none, as with DeepSpeed: one that left out a step alone
+    would go on with other weights than the rest.
+    """
+    parts = [part.to_local() if isinstance(part, DTensor) else part for part in gradients]
+    norm = torch.nn.utils.get_total_norm(parts)
+    finite = torch.isfinite(norm).to(device, torch.int)
+    return bool(gather(finite).all())
