@@ -234,6 +234,26 @@ def test_without_the_correction_the_gradient_is_another_one(tiny, tmp_path):
     assert np.abs(gradient - exact).max() > 1e-3
 
 
+def test_a_gradient_of_nan_moves_no_weight(tiny, tmp_path):
+    config = settings(tmp_path, method="bon_loo1", learning_rate=0.1)
+    completions = [(2, 1), (0, 3), (1, 1)]
+    group = group_of(completions, [[-1.0, -1.0]] * 3, group_id=0)
+    trainer = MaxAtKAsyncTrainer(
+        model=tiny,
+        reward_funcs=rewards_of_ids,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": []}]),
+        rollout_worker=Prepared(asyncio.run(a_loop(tiny, config)._score_group(group))),
+        weight_transfer=NoTransfer(),
+    )
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    next(trainer.model.parameters()).register_hook(lambda grad: torch.full_like(grad, torch.nan))
+    with pytest.warns(UserWarning, match="the gradient of step 1 is NaN"):
+        trainer.train()
+    for name, weight in trainer.model.state_dict().items():
+        assert torch.equal(weight, before[name])
+
+
 def test_a_group_gets_the_advantages_of_its_method(tiny, tmp_path):
     config = settings(tmp_path, method="bon_loo1", num_generations=4)
     completions = [(2, 1), (0, 3), (1, 1), (0, 0)]

@@ -130,6 +130,17 @@ def test_a_step_follows_the_gradient_of_the_weighed_likelihood(model_folder, tmp
         torch.testing.assert_close(after[name], expected, atol=1e-6, rtol=1e-4)
 
 
+def test_a_gradient_of_nan_moves_no_weight_of_a_distillation(model_folder, tmp_path):
+    row = {"prompt": [{"content": "order"}], "completion": [{"content": "cut"}], "weight": 1.0}
+    trainer = weighted([row] * 4, batch=4, folder=tmp_path, model=model_folder)
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    next(trainer.model.parameters()).register_hook(lambda grad: torch.full_like(grad, torch.nan))
+    with pytest.warns(UserWarning, match="the gradient of step 1 is NaN"):
+        trainer.train()
+    for name, weight in trainer.model.state_dict().items():
+        assert torch.equal(weight, before[name])
+
+
 def test_a_plan_counts_what_a_run_draws_and_writes_nothing(recipe):
     plan = plan_distillation(from_mapping(DistillRecipe, {**recipe, "rounds": 2}, where="recipe"))
     assert not Path(recipe["out"]).exists()

@@ -22,6 +22,7 @@ from maxatk.objectives.objective import Objective
 from maxatk.train.arguments import by_name
 from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
+from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
@@ -207,6 +208,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         self._learner = Learner(args.objective)
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)
+        self.add_callback(FiniteGradients())
         if rollout_worker is None and self.rollout_worker is not None:  # the main process alone
             self.rollout_worker._loop_cls = MaxAtKRolloutLoop
             self.rollout_worker._loop_kwargs["objective"] = self._learner.objective

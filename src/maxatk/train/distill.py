@@ -30,6 +30,7 @@ from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refus
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
+from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.folder import alone_in, finished, fit, out_folder
 from maxatk.train.launch import check_processes, process_count
 from maxatk.train.recipe import lora_config, merged, trainer_settings
@@ -262,6 +263,7 @@ class WeightedSFTTrainer(SFTTrainer):
     def __init__(self, *, train_dataset: Dataset, **arguments: Any) -> None:
         super().__init__(train_dataset=train_dataset, **arguments)
         self.data_collator: Any = functools.partial(_with_weights, self.data_collator)
+        self.add_callback(FiniteGradients())
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
