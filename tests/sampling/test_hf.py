@@ -74,8 +74,18 @@ def test_a_model_whose_weights_are_not_numbers_is_refused_with_its_sample(tiny_m
     with torch.no_grad():
         broken.model.get_output_embeddings().weight[3] = torch.nan
     settings = SamplingSettings(samples=8, **changes)
-    with pytest.raises(InvalidValueError, match=r"logits are NaN .*\('problem', 0\)"):
+    what = r"logits are NaN .*\('problem', 0\), token 1; so are 1 of its \d+ weights.* \S*\.weight$"
+    with pytest.raises(InvalidValueError, match=what):
         sampled(broken, "problem", range(8), settings)
+
+
+def test_of_logits_that_break_with_finite_weights_the_dtype_and_the_attention_are_told(tiny_model):
+    large = HFBackend(tiny_model, ModelSettings(batch_size=8))
+    with torch.no_grad():
+        large.model.get_output_embeddings().weight[:] = 3e38
+    what = "weights are finite, so another dtype than float32 or .* than sdpa may help"
+    with pytest.raises(InvalidValueError, match=what):
+        sampled(large, "problem", range(8), SamplingSettings(samples=8))
 
 
 def test_rows_end_at_the_end_token_or_at_the_limit(backend):

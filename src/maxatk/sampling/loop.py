@@ -229,9 +229,10 @@ class Loop:
                 continue
             key, ids = content
             if is_unknown:
+                where = f"sample {key!r}, token {len(ids) + 1}"
+                reason = _why_logits_break(self._decoder.model)
                 raise InvalidValueError(
-                    f"model: its logits are NaN or infinite in sample {key!r}; "
-                    "the weights are broken, or too large for the dtype"
+                    f"model: its logits are NaN or infinite in {where}; {reason}"
                 )
             ids.append(token)
             stopped = token in self._end_tokens or self._stopper.ends(ids)
@@ -239,3 +240,17 @@ class Loop:
                 ended[row] = (key, ids, stopped)
                 self._rows[row] = None
         return ended
+
+
+def _why_logits_break(model: Any) -> str:
+    """Return whether it is the weights, in words."""
+    weights = dict(model.named_parameters())
+    broken = [name for name, weight in weights.items() if not weight.isfinite().all()]
+    if broken:
+        return f"so are {len(broken)} of its {len(weights)} weights, the first of them {broken[0]}"
+    dtype = str(model.dtype).removeprefix("torch.")
+    attention = model.config._attn_implementation
+    return (
+        f"its weights are finite, so another dtype than {dtype} or another attn_implementation "
+        f"than {attention} may help"
+    )
