@@ -26,7 +26,8 @@ def command(format: OutputFormat = "text", engines: bool = False) -> None:
     Example: maxatk doctor --engines
 
     Args:
-        engines: Compare what each engine here draws with a plain forward pass, in about a minute.
+        engines: Compare what each engine here draws with a plain forward pass, and the gradient of
+            padded rows with that of the rows alone, in about a minute.
     """
     layers = doctor()
     parts_of_verl: list[Check] = []
@@ -37,8 +38,9 @@ def command(format: OutputFormat = "text", engines: bool = False) -> None:
     tried: list[TriedEngine] = []
     if engines:
         from maxatk.cli.trial import try_engines
+        from maxatk.cli.trial_gradient import try_gradient
 
-        tried = list(try_engines())
+        tried = [*try_engines(), *try_gradient()]
     missing = [layer.name for layer in layers if layer.required and not layer.holds]
     tables: dict[str, Sequence[Layer | LanguageHere | Check | TriedEngine]] = {
         "layers": layers,
