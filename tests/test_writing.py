@@ -23,7 +23,8 @@ import sys, time
 from pathlib import Path
 from maxatk.writing import OutFolder, atomic_write
 path = Path(sys.argv[2])
-held = OutFolder(path, "eval", ()).alone() if sys.argv[1] == "folder" else atomic_write(path)
+kind, command = sys.argv[1], sys.argv[3]
+held = OutFolder(path, command, ()).alone() if kind == "folder" else atomic_write(path)
 with held:
     print("held", flush=True)
     time.sleep(600)
@@ -35,10 +36,9 @@ def other_process():
     """Return a function that starts a process which writes a file or a folder for ever."""
     started = []
 
-    def hold(kind, path):
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, kind, str(path)], stdout=subprocess.PIPE, text=True
-        )
+    def hold(kind, path, command="eval"):
+        program = [sys.executable, "-c", HOLD, kind, str(path), command]
+        process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout.readline() == "held\n"
         return process
@@ -144,17 +144,18 @@ def here(tmp_path, tiny_model):  # noqa: F811
     for step in (1, 2):
         rows = [{"problem_id": "p0", "sample": n, "reward": n} for n in range(2)]
         write_jsonl(tmp_path / f"r{step}.jsonl", rows)
+    on_cpu = {"bf16": False, "use_cpu": True}
     trainer = {
         "num_generations": 2,
         "per_device_train_batch_size": 2,
         "max_steps": 1,
-        "bf16": False,
-        "use_cpu": True,
+        **on_cpu,
         "max_completion_length": 4,
     }
     train = {"model": "m", "problems": "p.jsonl", "trainer": {**trainer, "k": 1}}
     sampling = {"samples": 2, "max_new_tokens": 4}
-    distill = {"model": "m", "problems": "p.jsonl", "k": 2, "eval": {"sampling": sampling}}
+    drawn = {"eval": {"sampling": sampling}, "trainer": on_cpu}
+    distill = {"model": "m", "problems": "p.jsonl", "k": 2, **drawn}
     study = {
         "title": "t",
         "seeds": [0],
@@ -174,15 +175,18 @@ def contents(folder):
 
 
 SAMPLING = "--samples 2 --max-new-tokens 4 --problems p.jsonl --verifier.workers 1 --progress none"
+SAMPLES = "--problems p.jsonl --samples s.jsonl --verifier.workers 1"
 COMMANDS = {
     "train": "train train.yaml out={out}",
     "train, dry": "train train.yaml out={out} --dry-run",
     "distill": "distill distill.yaml out={out}",
+    "distill, dry": "distill distill.yaml out={out} --dry-run",
     "eval": f"eval --model m --out {{out}} {SAMPLING}",
     "eval, dry": f"eval --model m --out {{out}} {SAMPLING} --dry-run",
     "study": "study study.yaml out={out}",
     "study, dry": "study study.yaml out={out} --dry-run",
-    "score": "score --problems p.jsonl --samples s.jsonl --out {out} --verifier.workers 1",
+    "score": f"score {SAMPLES} --out {{out}}",
+    "score, dry": f"score {SAMPLES} --out {{out}} --dry-run",
     "rewards": "score --rewards r1.jsonl --out {out}",
     "steps": "score --rewards r1.jsonl r2.jsonl --out {out}",
     "mini": "mini {out}",
@@ -220,8 +224,8 @@ def test_the_models_own_folder_is_no_place_for_what_is_made_of_it(here, maxatk, 
     assert contents(here) | contents(tiny_model) == before
 
 
-# The plan of a study is for looking at it while it runs.
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"study, dry"}))
+# A plan is also for looking at a run that is under way, and the other process writes one of eval.
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"eval, dry", "score, dry"}))
 def test_no_command_writes_where_another_process_does(here, maxatk, other_process, name):
     assert maxatk("score", "--rewards", "r1.jsonl", "--out", "judged").returncode == 0
     other_process("folder", here / "taken")
@@ -229,6 +233,21 @@ def test_no_command_writes_where_another_process_does(here, maxatk, other_proces
     assert done.returncode == 2
     assert "did not write" in done.stderr or "another process is writing there" in done.stderr
     assert [file.name for file in (here / "taken").iterdir()] == [LOCK]
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name.endswith(", dry")])
+def test_a_plan_is_made_while_the_same_run_is_under_way(here, maxatk, other_process, name):
+    planned = maxatk(*COMMANDS[name].format(out="taken").split())
+    assert planned.returncode == 0, planned.stderr
+    command = "eval" if name == "score, dry" else name.removesuffix(", dry")
+    other_process("folder", here / "taken", command)
+    before = contents(here)
+    again = maxatk(*COMMANDS[name].format(out="taken").split())
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == planned.stdout
+    assert contents(here) == before
+    without_dry_run = maxatk(*COMMANDS[name].format(out="taken").split()[:-1])
+    assert "another process is writing there" in without_dry_run.stderr
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *FILE_COMMANDS])

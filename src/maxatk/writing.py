@@ -109,7 +109,8 @@ class OutFolder:
     def check_content(self, *, for_reading: bool = False) -> None:
         """Raise InvalidValueError where the folder is not for this command; nothing is written.
 
-        Another process may be writing there only where this one goes on `for_reading` alone.
+        Another process may be writing there only where this one goes on `for_reading` alone, and
+        the other one runs the same command.
         """
         for field, source in self.reads.items():
             if source is not None:
@@ -128,7 +129,7 @@ class OutFolder:
                 f"{self.command}` did not write; allowed: a new folder, an empty one, or one of "
                 "its own"
             )
-        if LOCK in names and not for_reading:
+        if LOCK in names and not (for_reading and self._is_begun()):
             self._hold().close()
 
     @contextlib.contextmanager
@@ -146,6 +147,16 @@ class OutFolder:
                 lock.flush()
             yield
             (self.path / LOCK).unlink(missing_ok=True)
+
+    def is_held(self) -> bool:
+        """Return whether another process is writing there."""
+        if not (self.path / LOCK).is_file():
+            return False
+        try:
+            self._hold().close()
+        except InvalidValueError:
+            return True
+        return False
 
     def _hold(self) -> BinaryIO:
         try:

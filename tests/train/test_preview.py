@@ -1,5 +1,6 @@
 """The dry run: everything is checked, weights are not needed, the counts are those of a run."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -9,9 +10,11 @@ import yaml
 
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, preview
 from maxatk.train.preview import plan
+from maxatk.writing import OutFolder
 
 from .conftest import TRAINER, config
 
@@ -81,6 +84,18 @@ def test_json_holds_the_same(recipe, tmp_path, capsys):
 def test_what_a_run_would_refuse_is_refused(recipe, changes, error, message):
     with pytest.raises(error, match=message):
         look({**recipe, **changes})
+
+
+def test_a_run_that_is_under_way_may_be_looked_at_with_its_own_settings_alone(recipe, tmp_path):
+    out = tmp_path / "out"
+    settings = dataclasses.asdict(from_mapping(TrainRecipe, recipe, where="recipe"))
+    other = {**recipe, "trainer": {**recipe["trainer"], "seed": 5}}
+    with OutFolder(out, "train", ()).alone():
+        write_json(out / TRAIN_RECORD, {"recipe": settings})
+        assert look(recipe).plan["optimizer_steps"] == 36
+        with pytest.raises(InvalidValueError, match=r"trainer\.seed: .* in the folder, 5 now"):
+            look(other)
+    assert look(other).plan == look(recipe).plan  # it kept nothing when it ended
 
 
 def test_show_config_prints_a_recipe_with_the_defaults_of_this_package(recipe, tmp_path, capsys):

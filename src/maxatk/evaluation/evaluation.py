@@ -41,7 +41,7 @@ class Evaluation(abc.ABC):
     A subclass says where the samples come from. Raises InvalidValueError for a k above the samples
     of the problem with the `fewest`, a `by` that no problem has, and a problem that lacks what the
     reward needs. A shard is held to all of that for all problems, and takes its slice of them.
-    Only `carry_out` writes.
+    Only `carry_out` writes: one made `for_reading` alone is made while another process writes too.
     """
 
     sample_settings: Mapping[str, Any]
@@ -57,6 +57,7 @@ class Evaluation(abc.ABC):
         verifier: Verifier,
         *,
         fewest: int,
+        for_reading: bool = False,
     ) -> None:
         check_ks(recipe.k, fewest)
         check_by((problem.meta for problem in problems.values()), recipe.by)
@@ -68,7 +69,7 @@ class Evaluation(abc.ABC):
         self.verifier = verifier
         self.out = recipe.folder
         self._folder = folder.out_folder(self.out)
-        self._folder.check()
+        self._folder.check(for_reading=for_reading)
         self.samples: Mapping[Key, Sample] = {}  # all of them once `draw` has ended
         self.remarks: dict[str, Any] = {}  # what else the manifest says of the samples
         self._scorer = Scorer(recipe.reward, problems, verifier)

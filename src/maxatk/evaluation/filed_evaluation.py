@@ -25,7 +25,9 @@ class FiledEvaluation(Evaluation):
     Raises InvalidValueError where the folder holds scores of other settings.
     """
 
-    def __init__(self, recipe: ScoreRecipe, verifier: Verifier) -> None:
+    def __init__(
+        self, recipe: ScoreRecipe, verifier: Verifier, *, for_reading: bool = False
+    ) -> None:
         file = Path(recipe.samples)
         problems = read_problems(recipe.problems)
         submissions = read_submissions(
@@ -45,7 +47,8 @@ class FiledEvaluation(Evaluation):
                 f"{file}: no sample for {len(missing)} of {len(problems)} problems, the "
                 f"first {missing[0]!r}; score the problems that were sampled, or sample the rest"
             )
-        super().__init__(recipe, problems, verifier, fewest=min(counts.values()))
+        fewest = min(counts.values())
+        super().__init__(recipe, problems, verifier, fewest=fewest, for_reading=for_reading)
         self._places = [
             place
             for place, submission in enumerate(submissions)

@@ -64,14 +64,15 @@ def score(
 def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
     """Return what `evaluate` or `score` would do, as counts; nothing is written. Raises as they do.
 
-    Of problems, samples, those "found", and the most new tokens or distinct programs and tests.
+    Of problems, samples, those "found", and the most new tokens or distinct programs and tests. A
+    run that is under way is no error: what it has stored so far is "found".
     """
     is_recipe = isinstance(recipe, (EvalRecipe, ScoreRecipe))
     require(is_recipe, "recipe", "an EvalRecipe or a ScoreRecipe", recipe)
     with recipe.verifier.open() as verifier:
         if isinstance(recipe, EvalRecipe):
-            return SampledEvaluation(recipe, verifier).plan()
-        return FiledEvaluation(recipe, verifier).plan()
+            return SampledEvaluation(recipe, verifier, for_reading=True).plan()
+        return FiledEvaluation(recipe, verifier, for_reading=True).plan()
 
 
 def _opened(

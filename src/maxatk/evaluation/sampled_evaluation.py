@@ -33,17 +33,23 @@ class SampledEvaluation(Evaluation):
     """
 
     def __init__(
-        self, recipe: EvalRecipe, verifier: Verifier, backend: Backend | None = None
+        self,
+        recipe: EvalRecipe,
+        verifier: Verifier,
+        backend: Backend | None = None,
+        *,
+        for_reading: bool = False,
     ) -> None:
         # Not in the recipe: the command line makes one whose required keys are yet to come.
         require(isinstance(recipe.model, str), "model", "a folder or a name", recipe.model)
         reads = {"model": recipe.model, "adapter": recipe.adapter}
-        folder.out_folder(recipe.folder, reads=reads).check()  # before a model is loaded
+        written = folder.out_folder(recipe.folder, reads=reads)
+        written.check(for_reading=for_reading)  # before a model is loaded
         problems = read_problems(
             recipe.problems, limit=recipe.limit, mapping=parse_mapping(recipe.map)
         )
         samples = recipe.sampling.samples
-        super().__init__(recipe, problems, verifier, fewest=samples)
+        super().__init__(recipe, problems, verifier, fewest=samples, for_reading=for_reading)
         self.total = len(self.problems) * samples
         self._sampling = recipe.sampling
         self._backend = backend or self._load_backend(recipe)

@@ -31,7 +31,7 @@ from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.train.finite_gradients import FiniteGradients
-from maxatk.train.folder import alone_in, finished, fit, out_folder
+from maxatk.train.folder import alone_in, check_plan, finished, fit, out_folder
 from maxatk.train.launch import check_processes, process_count
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
@@ -113,10 +113,9 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
     """Return what `distill` would draw and train on, after all its checks; raises as it does.
 
     `samples_to_draw` are those of all rounds; the steps are known once it is known which samples
-    are worth a place.
+    are worth a place. The same distillation may be under way in the folder.
     """
-    out_folder(recipe, "distill").check()
-    finished(Path(recipe.out), recipe)  # refuses a folder of other settings
+    check_plan(out_folder(recipe, "distill"), recipe)
     config = _check(recipe)
     problems = len(load_problems(recipe.problems))
     drawing = recipe.eval_recipe(recipe.model, Path(recipe.out), 0)

@@ -39,13 +39,25 @@ def alone_in(folder: OutFolder) -> AbstractContextManager[None]:
     return folder.alone() if is_first_process() else contextlib.nullcontext()
 
 
-def finished(out: Path, recipe: Any) -> bool:
-    """Say whether a recipe's training has ended; raise InvalidValueError for that of another."""
+def check_plan(folder: OutFolder, recipe: Any) -> None:
+    """Raise InvalidValueError where a recipe cannot train into a folder, now or once it is free.
+
+    The same training may be under way there.
+    """
+    folder.check(for_reading=True)
+    finished(folder.path, recipe, is_under_way=folder.is_held())
+
+
+def finished(out: Path, recipe: Any, *, is_under_way: bool = False) -> bool:
+    """Say whether a recipe's training has ended; raise InvalidValueError for that of another.
+
+    One of which nothing is kept makes room for another, but not while it `is_under_way`.
+    """
     if not (out / folders.TRAIN_RECORD).is_file():
         return False
     record = folders.read_training(out)
     has_ended = "log_history" in record  # which is written when the training ends
-    if not has_ended and folders.last_checkpoint(out) is None:
+    if not has_ended and not is_under_way and folders.last_checkpoint(out) is None:
         return False  # nothing of that training was kept, so that any other may take its place
     before = record.get("recipe", {})
     now = dataclasses.asdict(recipe)

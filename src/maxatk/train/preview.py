@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import Any
 
 from maxatk.errors import InvalidValueError, MissingFileError
@@ -14,7 +13,7 @@ from maxatk.records import Problem
 from maxatk.train.arguments import config_of_model
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import check_reset, prepare_tokenizer
-from maxatk.train.folder import finished, out_folder
+from maxatk.train.folder import check_plan, out_folder
 from maxatk.train.launch import process_count
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
@@ -80,9 +79,11 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
 
 
 def preview(recipe: TrainRecipe) -> Preview:
-    """Return what `train` would do with a recipe, without weights; raises as `train`."""
-    out_folder(recipe, "train").check()
-    finished(Path(recipe.out), recipe)  # refuses a folder of other settings
+    """Return what `train` would do with a recipe, without weights; raises as `train`.
+
+    The same training may be under way in the folder.
+    """
+    check_plan(out_folder(recipe, "train"), recipe)
     config = check_settings(recipe)
     lora_config(recipe.peft)
     refuse_missing_folder(recipe.model)
