@@ -18,6 +18,11 @@ Row: TypeAlias = Mapping[str, Any]
 MISSING: Any = object()
 """What `value_at` returns where there is nothing."""
 
+
+class TextRow(dict[str, Any]):
+    """A row of a table that has no types, as CSV has none: a number there is the text of one."""
+
+
 _MOST_ROWS = 16  # of parquet decoded at a time; one row of CodeContests can hold 10 MB
 
 

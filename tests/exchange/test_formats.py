@@ -86,6 +86,14 @@ def test_a_dump_of_verl_is_grouped_by_its_input(tmp_path):
     ]
 
 
+def test_texts_of_other_tools_are_no_scores_even_where_they_look_like_numbers(tmp_path):
+    (row,) = read_log(write(tmp_path, {**VERL, "pred": "2", "is_last": "true"}))
+    assert row.columns == {"step": 5.0, "acc": 1.0}
+    trl = {"step": 1, "prompt": "1+1=", "completion": "2", "correct": 1.0, "answer": "2"}
+    (row,) = read_log(write(tmp_path, {**trl, "advantage": 0.5}))
+    assert (row.reward, row.columns.keys()) == (1.0, {"step", "correct", "advantage"})
+
+
 def test_one_prompt_with_two_answers_is_two_problems(tmp_path):
     long = "x" * 100  # stands in the id as a hash
     rows = [{**VERL, "gts": gts, "score": score} for gts in ("2", "3", long) for score in (0, 1)]

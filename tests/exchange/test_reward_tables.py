@@ -48,6 +48,14 @@ def best_of(rewards, k):
     return np.mean([max(chosen) for chosen in itertools.combinations(rewards, k)])
 
 
+@pytest.mark.parametrize("name", ["s.csv", "s.tsv", "s.csv.gz", "s.jsonl", "s.parquet"])
+def test_the_text_of_a_number_is_a_column_of_scores_only_where_there_are_no_types(tmp_path, name):
+    rows = [{"problem_id": "p", "reward": n, "style": 0.5, "pred": str(n)} for n in (0, 1)]
+    (*_, last) = read_log(write(tmp_path, rows, name))
+    has_types = name in ("s.jsonl", "s.parquet")
+    assert last.columns == ({"style": 0.5} if has_types else {"style": 0.5, "pred": 1.0})
+
+
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "s.parquet", "s.tsv", "s.csv.gz"])
 def test_max_at_k_of_a_table_is_the_mean_over_its_subsets(tmp_path, name):
     results = score_rewards(write(tmp_path, ROWS, name), tmp_path / "run", more_ks=[3])

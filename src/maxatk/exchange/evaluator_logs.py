@@ -22,6 +22,7 @@ from maxatk.conversations import reply_text
 from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+from maxatk.tables import TextRow
 
 NO_INSPECT = "logs of inspect need the package 'inspect_ai': pip install 'maxatk[inspect]'"
 
@@ -190,7 +191,7 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             row["epoch"] - 1,  # epochs count from 1, samples from 0
             row["completion"],
             reward,
-            log.numbers(scores),
+            log.numbers(TextRow(scores)),  # inspect takes the text of a number as one too
             prompt=prompt,
             answer=target if isinstance(target, str) else "\n".join(target),
             turns=row.get("turns"),

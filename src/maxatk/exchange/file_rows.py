@@ -10,7 +10,7 @@ from maxatk.bounded import BrokenJSONError, json_value, lines_of, placed, read_w
 from maxatk.errors import DataError
 from maxatk.exchange.log import PlacedRow, RawRow
 from maxatk.jsonl import json_object
-from maxatk.tables import csv_rows, parquet_rows, whole_row
+from maxatk.tables import TextRow, csv_rows, parquet_rows, whole_row
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
@@ -18,7 +18,7 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 def placed_rows(path: Path) -> Iterable[PlacedRow]:
     """Return the rows of a file with their places; one of an unknown ending has a row a line."""
     if path.name.lower().endswith(CSV_ENDINGS):
-        return ((f"{path}:{number}", row) for number, row in csv_rows(path))
+        return ((f"{path}:{number}", TextRow(row)) for number, row in csv_rows(path))
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return ((f"{path}, row {number}", row) for number, row in enumerate(parquet_rows(path)))

@@ -12,7 +12,7 @@ from maxatk.check import LARGEST
 from maxatk.conversations import completion_text, content_text, transcript
 from maxatk.errors import DataError
 from maxatk.records import Sample
-from maxatk.tables import MISSING, value_at
+from maxatk.tables import MISSING, TextRow, value_at
 
 RawRow: TypeAlias = Mapping[str, Any]
 
@@ -171,10 +171,14 @@ def numbers(row: RawRow, *, without: Sequence[str] = ()) -> dict[str, float]:
     """Return the finite numbers of a row by field, those of the fields in `without` left out.
 
     A field without a name is left out too: it is the index of a table, and nobody could choose it.
+    The text of a number is one where there are no types; elsewhere it may be an answer.
     """
+    has_types = not isinstance(row, TextRow)
     finite = {}
     for name, value in row.items():
-        number = None if name == "" or name in without else _as_number(value)
+        if name == "" or name in without or (has_types and isinstance(value, str)):
+            continue
+        number = _as_number(value)
         if number is not None and math.isfinite(number):
             finite[str(name)] = number
     return finite
