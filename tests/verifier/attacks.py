@@ -113,6 +113,10 @@ class E(int):
     __hash__ = int.__hash__
 def add(a, b): return E(7)
 """,
+    "the question in the input": """
+text = open('/dev/stdin').read()
+def add(a, b): return 3 if text else 0
+""",
     "an index that changes": """
 class E:
     values = iter([7, 3, 3, 3])
@@ -408,6 +412,11 @@ ESCAPES = {
     "write at the root": "open('/x', 'w')",
     "write to the host's folders": "open('/var/tmp/x', 'w')",
     "write to shared memory": "open('/dev/shm/x', 'w')",
+    "write to the input by its name": "open('/stdin/stdin', 'a')",
+    "change the mode of the input": "os.chmod('/stdin/stdin', 0o666)",
+    "remove the input": "os.unlink('/stdin/stdin')",
+    "put a file in the place of the input": "open('x', 'w').close() or "
+    "os.rename('x', '/dev/stdin')",
     "write to the home folder": "open('/root/x', 'w')",
     "write beside a library": "open(os.path.dirname(os.__file__) + '/x.py', 'w')",
     "write a device of its own": "os.mknod('/tmp/x', 0o20600, 0x103)",
@@ -602,6 +611,11 @@ print(os.lseek(1, 0, 1) != 0, os.lseek(0, 0, 1) != 0)
 sys.stdout.flush()
 os.lseek(2, 1 << 16, 0)
 os.lseek(0, 0, 2)
+""",
+    "the input": """
+import os
+print(bool(open('/dev/stdin').read()), os.fstat(0).st_size != 0)
+os.write(0, b'x' * 100)
 """,
     "files": """
 import os

@@ -23,6 +23,12 @@ HONEST = {
         (("1 2\n", "3"), ("5 -7\n", "-2"), ("4000000000 1\n", "4000000001")),
         ("long long", "int"),
     ),
+    "input by its name": Honest(
+        STD + 'int main() { freopen("/dev/stdin", "r", stdin); ifstream again("/dev/stdin");'
+        " int a, b; cin >> a; again >> b; cout << a + b; }",
+        (("3\n", "6"), ("5\n", "10")),
+        ("a + b", "a - b"),
+    ),
     "sort": Honest(
         STD + "int main() { int n; cin >> n; vector<int> v(n); for (auto &x : v) cin >> x;"
         " sort(v.begin(), v.end()); for (int x : v) cout << x << ' '; }",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from maxatk.records import Outcome, TestCase
+from maxatk.verifier import Verifier
 from processes import patience
 from verifier import attacks
 
@@ -73,6 +74,19 @@ print(any(needle in str(o)[:100000] for o in gc.get_objects() if o is not global
 """
     verifier.verify(first, [TestCase(input="", output="")])
     assert verifier.verify(second, [TestCase(input="", output="False")]).reward == 1.0
+
+
+def test_nothing_of_an_input_is_left_to_the_next_program():
+    look = "import os\nprint(os.stat(0).st_atime_ns, open('/dev/stdin').read())"
+    read_and_write = "import os\nprint(os.read(0, 9).decode())\nos.write(0, b'mine' * 100)"
+    with Verifier(workers=1) as one:
+        if one.isolation["scratch_folder"] is not True:
+            pytest.skip("programs share no file here")
+        ((before,),) = one.run([look], [""])
+        ((between,),) = one.run([read_and_write], ["42"])
+        ((after,),) = one.run([look], [""])
+    assert between.printed == "42\n"
+    assert after.printed == before.printed != ""
 
 
 def test_no_file_is_left_behind(verifier):

@@ -8,6 +8,13 @@ CHECKER_FOLDER = "/checker"
 CHECKER_NAMES = ("input.txt", "correct_output.txt", "solution_output.txt")
 OBJECT_FOLDER = "/program"
 OBJECT_NAME = "program.so"
+INPUT_FOLDER = "/stdin"
+INPUT_NAME = "stdin"
+INPUT_LINK = "/dev/stdin"
 
-FOLDERS = {CHECKER_FOLDER: CHECKER_NAMES, OBJECT_FOLDER: (OBJECT_NAME,)}
+FOLDERS = {
+    CHECKER_FOLDER: CHECKER_NAMES,
+    OBJECT_FOLDER: (OBJECT_NAME,),
+    INPUT_FOLDER: (INPUT_NAME,),
+}
 """The names of the files by folder."""

@@ -28,6 +28,7 @@ _NEWNET = 0x40000000
 _MS_RDONLY = 1
 _MS_NOSUID = 2
 _MS_NODEV = 4
+_MS_NOATIME = 1024
 _MS_REMOUNT = 32
 _MS_BIND = 4096
 _MS_REC = 16384
@@ -177,6 +178,8 @@ def _enter_private_root(paths: list[str], folders: list[str]) -> None:
     os.rmdir("/old")
     for folder in folders:
         os.mkdir(folder)
+    if given_files.INPUT_FOLDER in folders:
+        os.symlink(f"{given_files.INPUT_FOLDER}/{given_files.INPUT_NAME}", given_files.INPUT_LINK)
     _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
 
 
@@ -196,15 +199,16 @@ def _mount_folders(paths: list[str], folder: str, mount_options: str, files: Giv
 def _mount_given(folder: str) -> list[int]:
     """Mount one of `given_files.FOLDERS`; return the descriptors that can write its files."""
     # Of any size: what the host writes there is bounded by what it holds itself. The descriptors
-    # write through the first mount, and all paths lead to the second one, which is read-only.
-    _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=0,mode=755")
+    # write through the first mount, and all paths lead to the second one, which is read-only. The
+    # files outlive a program, so that the next one must not find when they were read.
+    flags = _MS_NOSUID | _MS_NODEV | _MS_NOATIME
+    _mount("tmpfs", folder, "tmpfs", flags, "size=0,mode=755")
     descriptors = [
         os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT, 0o444)
         for name in given_files.FOLDERS[folder]
     ]
     _mount(folder, folder, None, _MS_BIND)
-    read_only_bind = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
-    _mount(None, folder, None, read_only_bind)
+    _mount(None, folder, None, flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
     return descriptors
 
 

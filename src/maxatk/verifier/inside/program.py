@@ -36,7 +36,7 @@ def run(request: Request, context: Context) -> NoReturn:
     records_size = request.tests * protocol.RESULT.size
     os.ftruncate(context.results, records_size)  # also tells the host that compiling went well
     os.lseek(context.results, records_size, os.SEEK_SET)
-    open_standard_files()
+    open_standard_files(context.input_file)
     if any(kind == protocol.KIND_CHECK for _, kind, _ in protocol.TEST.iter_unpack(table)):
         context.complaints = os.memfd_create("complaints")
     # Not in the zygote, whose collector is frozen; held by no name, which would keep its objects.
@@ -78,13 +78,18 @@ def _set_limits(request: Request, base_memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def open_standard_files() -> None:
-    """Make descriptors 0, 1 and 2 private memory files, which every test will share in turn."""
+def open_standard_files(input_file: int) -> None:
+    """Make descriptors 0, 1 and 2 private memory files, which every test will share in turn.
+
+    The first is `input_file`, which programs also find by its name, where there is one.
+    """
     # They are emptied between tests; the filter forbids all other state they could carry along.
     for descriptor in STANDARD:
         memory = os.memfd_create("std", 0)
         os.dup2(memory, descriptor, inheritable=False)
         os.close(memory)
+    if input_file >= 0:
+        os.dup2(input_file, 0, inheritable=False)
 
 
 def _prepared(request: Request, context: Context, offset: int) -> Program | Native:

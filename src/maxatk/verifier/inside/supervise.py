@@ -28,13 +28,13 @@ class Context:
     processes does not stop forks; see `seccomp`). `base_memory` is the zygote's own address space
     in bytes; `orphans` says that the processes of a killed zygote would live on, because it is not
     the first one of a process namespace. `scratch` is the path of the current folder where it is
-    the scratch folder of the tests; where there is one, `checker_files` are the files of a checker
-    and `object_file` is that of a native program. `kills` is the pipe on which a program process
-    asks the zygote to kill a test, `complaints` the file for what the checkers of check tests say,
-    which programs must not read.
+    the scratch folder of the tests; where there is one, `checker_files` are the files of a checker,
+    `object_file` is that of a native program and `input_file` that of every input. `kills` is the
+    pipe on which a program process asks the zygote to kill a test, `complaints` the file for what
+    the checkers of check tests say, which programs must not read.
     """
 
-    kills = complaints = object_file = -1
+    kills = complaints = object_file = input_file = -1
 
     def __init__(
         self,

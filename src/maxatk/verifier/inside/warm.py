@@ -50,7 +50,7 @@ def rehearse(context: supervise.Context) -> None:
     )
     trial.scratch = context.scratch
     sample = compiled.Program(compile(_SAMPLE, "<program>", "exec"))
-    program.open_standard_files()
+    program.open_standard_files(context.input_file)
     for _ in range(_ROUNDS):
         program.run_tests(sample, table, request, trial)
         os.lseek(0, 0, os.SEEK_SET)

@@ -101,6 +101,7 @@ def _isolated(
         context.scratch = scratch.place(paths)
         context.checker_files = files_of[given_files.CHECKER_FOLDER]
         (context.object_file,) = files_of[given_files.OBJECT_FOLDER]
+        (context.input_file,) = files_of[given_files.INPUT_FOLDER]
     return context, layers
 
 
@@ -120,9 +121,11 @@ def _serve(context: supervise.Context, requests: int, replies: int) -> NoReturn:
         supervise.sweep(pid)
         if context.scratch and status != 0:  # it may have died beside a test
             scratch.empty(context.scratch)
+        # The next program must find neither.
         if request.entry != protocol.ENTER_PYTHON and context.object_file >= 0:
-            # The next program must not find it.
             os.ftruncate(context.object_file, 0)
+        if context.input_file >= 0:
+            os.ftruncate(context.input_file, 0)
         cpu = usage.ru_utime + usage.ru_stime
         os.write(replies, protocol.REPLY.pack(status, cpu))
 
