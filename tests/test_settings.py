@@ -4,7 +4,7 @@ from typing import Any, Literal, Optional
 import pytest
 import yaml
 
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.settings import apply_overrides, from_mapping, read_extended, read_recipe
 
 
@@ -27,6 +27,29 @@ class Outer:
     section: dict[str, Any] = dataclasses.field(default_factory=dict)
     either: str | list[str] | None = None
     derived: int = dataclasses.field(default=0, init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """Settings that check themselves, and begin with the field, their own name or the section."""
+
+    low: int = 0
+    high: int = 1
+    file: str | None = None
+
+    def __post_init__(self):
+        if self.low >= self.high:
+            raise InvalidValueError(
+                f"low: must be below high\nChecked.high: must be above low, got {self.high}\n"
+                "inner: holds nothing\n  high: in a paragraph\nhighest: is no field"
+            )
+        if self.file is not None:
+            raise MissingFileError(f"inner.file: there is no file {self.file!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Around:
+    inner: Checked
 
 
 def parse(text):
@@ -103,6 +126,24 @@ BAD = {
 def test_bad_settings_are_named_by_their_path(text, message):
     with pytest.raises(InvalidValueError, match=message):
         parse(text)
+
+
+def test_what_settings_say_of_themselves_is_named_by_its_path():
+    with pytest.raises(InvalidValueError) as refused:
+        from_mapping(Around, {"inner": {"low": 2}}, where="recipe")
+    assert str(refused.value).splitlines() == [
+        "recipe.inner.low: must be below high",
+        "recipe.inner.high: must be above low, got 1",
+        "recipe.inner: holds nothing",
+        "  high: in a paragraph",
+        "highest: is no field",
+    ]
+    with pytest.raises(MissingFileError, match=r"^recipe\.inner\.file: there is no file 'x'"):
+        from_mapping(Around, {"inner": {"file": "x"}}, where="recipe")
+    with pytest.raises(InvalidValueError, match=r"^top\.low: must be below high"):
+        from_mapping(Checked, {"high": 0}, where="top")
+    with pytest.raises(InvalidValueError, match=r"^low: must be below high"):
+        Checked(low=3)
 
 
 def test_an_unknown_key_among_very_many_lists_only_what_is_close():

@@ -9,16 +9,23 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from maxatk.bounded import read_text
 from maxatk.check import require
-from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
+from maxatk.errors import (
+    DataError,
+    InvalidValueError,
+    MaxAtKError,
+    MissingFileError,
+    suggestion,
+)
 from maxatk.recipe_yaml import load_yaml
 
 SettingsT = TypeVar("SettingsT")
+SettingsErrorT = TypeVar("SettingsErrorT", bound=MaxAtKError)
 
 _WORDS = {"array": "list", "object": "dict"}
 _BOOLEANS_OF_YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
@@ -184,7 +191,29 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
         name: _setting(value, hints[name], where=f"{where}.{name}")
         for name, value in mapping.items()
     }
-    return cls(**values)
+    try:
+        return cls(**values)
+    except (InvalidValueError, MissingFileError) as error:
+        raise located(error, where=where, fields=fields, name=cls.__name__) from error
+
+
+def located(
+    error: SettingsErrorT, *, where: str, fields: Collection[str], name: str = ""
+) -> SettingsErrorT:
+    """Return the refusal of settings with the paths of its fields, which are below `where`.
+
+    Settings do not know where they stand. Their messages, one a line, begin with one of their
+    `fields`, perhaps behind the `name` of their class, or with the name of their section.
+    """
+    above, dot, section = where.rpartition(".")
+
+    def placed(match: re.Match[str]) -> str:
+        if match["field"] == section:
+            return f"{above}{dot}{section}"
+        return f"{where}.{match['field']}" if match["field"] in fields else match[0]
+
+    beginning = rf"^(?:{name}\.)?(?P<field>\w+)(?=[.:\[])"
+    return type(error)(re.sub(beginning, placed, str(error), flags=re.MULTILINE))
 
 
 def refuse_unknown(names: Iterable[object], allowed: Sequence[str], *, where: str) -> None:

@@ -25,7 +25,7 @@ def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
     grids = [{"k": {"k=9": {"trainer.method": "grpo", "trainer.k": 9}}}]
     assert main(["study", str(recipe(grids=grids))]) == 2
     message = capsys.readouterr().err
-    assert "k=9: k: must be a whole number from 1 to num_generations (4)" in message
+    assert "k=9: train.trainer.k: must be a whole number from 1 to num_generations (4)" in message
     assert not (tmp_path / "work").exists()
 
 

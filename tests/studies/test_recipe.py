@@ -134,7 +134,20 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"train": {"trainer": {"seed": 3}}}, "train.trainer.seed: is that of 'seeds'"),
         ({"train": {"trainer": 3}}, "train.trainer: must be a mapping, got 3"),
         ({"eval": {"sampling": {"sampels": 1}}}, "recipe.eval.sampling: unknown key 'sampels'"),
-        ({"eval": {"batch_size": 0}}, "batch_size: must be an integer of 1 or more, got 0"),
+        (
+            {"eval": {"batch_size": 0}},
+            r"^recipe\.eval\.batch_size: must be an integer of 1",
+        ),
+        ({"eval": {"sampling": {"samples": 0}}}, r"^recipe\.eval\.sampling\.samples: must be an"),
+        ({"eval": {"verifier": {"time_limit": 0}}}, r"^recipe\.eval\.verifier\.time_limit: must"),
+        (
+            {"mini": {"warm_start": {"problems": 0}}},
+            r"^recipe\.mini\.warm_start\.problems: must",
+        ),
+        (
+            {"front": {"rivals": ["a"], "ks": [1]}},
+            r"^recipe\.front\.ks: must be whole numbers",
+        ),
         ({"grids": [{"method": {" ": {}}}]}, "grids: a name must be printable text, got ' '"),
         (
             {"grids": [{"steps": {"grpo": {}}}], "checkpoints": [1]},

@@ -99,12 +99,15 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"distill": {"k": 300}}, "grpo: k: must be at most 256"),
+        ({"distill": {"k": 300}}, "grpo: train.distill.k: must be at most 256"),
         ({"distill": {"k": 2, "rate": 1}}, "grpo: train.distill: unknown key 'rate'"),
         ({"verifier": None}, "grpo: train.verifier: must be a mapping of settings, got None"),
         ({"rewrad": "binary"}, "grpo: train: unknown key 'rewrad'; did you mean 'reward'"),
-        ({"peft": {"rr": 4}}, "grpo: peft: unknown key 'rr'"),
-        ({"trainer": {"method": "grop"}}, "did you mean 'grpo'"),
+        ({"verifier": {"workers": 0}}, "grpo: train.verifier.workers: must be an integer of 1"),
+        ({"prompt": {"template": "no"}}, "grpo: train.prompt.template: there is no file 'no'"),
+        ({"peft": {"rr": 4}}, "grpo: train.peft: unknown key 'rr'"),
+        ({"trainer": {"k": 0, "method": "grop"}}, "grpo: train.trainer.k: must be a whole number"),
+        ({"trainer": {"k": 0, "method": "grop"}}, "\ntrain.trainer.method: unknown value 'grop'"),
         ({"trainer": {"num_generations": 200, "k": 1}}, "grpo: "),
     ],
 )

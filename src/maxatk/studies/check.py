@@ -14,7 +14,7 @@ from typing import Any
 from maxatk.errors import InvalidValueError, MaxAtKError, StageError
 from maxatk.models import refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
-from maxatk.settings import from_mapping
+from maxatk.settings import from_mapping, located
 from maxatk.studies.recipe import TRAININGS, StudyRecipe
 from maxatk.studies.schedule import Place, out_folders, outside_models
 from maxatk.studies.stages import end_with_parent
@@ -72,15 +72,25 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
 
 
 def _check_training(command: str, recipe: Mapping[str, Any], problems: int | None) -> None:
+    where = "train" if command == "train" else "train.distill"
+    try:
+        _check_recipe(command, recipe, problems, where=where)
+    except InvalidValueError as error:  # the trainer does not know that it is part of a study
+        raise located(error, where=where, fields=("trainer", "peft")) from error
+
+
+def _check_recipe(
+    command: str, recipe: Mapping[str, Any], problems: int | None, *, where: str
+) -> None:
     from maxatk.train import DistillRecipe, check_settings
     from maxatk.train.distill import config_of
     from maxatk.train.preview import plan
     from maxatk.train.recipe import lora_config, train_recipe
 
     if command == "distill":
-        config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))
+        config_of(from_mapping(DistillRecipe, recipe, where=where), Path(recipe["out"]))
         return
-    chosen = train_recipe(recipe, where="train")
+    chosen = train_recipe(recipe, where=where)
     config = check_settings(chosen)
     lora_config(chosen.peft)
     problems = problems or _count(chosen.problems)
