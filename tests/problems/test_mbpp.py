@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from maxatk.errors import InvalidValueError
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.jsonl import write_jsonl
 from maxatk.problems import load_benchmark, load_problems
 from maxatk.problems.benchmarks.base import LeftOut
 from maxatk.problems.benchmarks.mbpp import Options, convert
@@ -27,6 +28,14 @@ def test_a_row_becomes_a_stdin_problem():
     assert "Write a function to add a number" in problem.prompt
     assert "`add_all`" in problem.prompt
     assert "Input:\n[1, 2]\n3\n\nOutput:\n[4, 5]\n" in problem.prompt
+
+
+@pytest.mark.parametrize("form", ["stdin", "asserts"])
+def test_rows_of_mbpp_plus_are_refused_and_not_read_as_those_of_mbpp(tmp_path, form):
+    plus = "inputs = [[[1], 2]]\nresults = [[3]]\nfor i, r in zip(inputs, results): assert 1"
+    write_jsonl(tmp_path / "plus.jsonl", [mbpp_row(11, test=plus)])
+    with pytest.raises(DataError, match=r"plus\.jsonl.*column 'test' holds the tests of MBPP\+"):
+        load_benchmark("mbpp", file=tmp_path / "plus.jsonl", options={"form": form})
 
 
 def test_the_reference_solution_is_a_whole_program():

@@ -13,7 +13,7 @@ import warnings
 from typing import Literal
 
 from maxatk.check import at_least
-from maxatk.errors import InvalidValueError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.problems.benchmarks import base, columns
 from maxatk.problems.benchmarks.asserts import assert_check, names_called
 from maxatk.records import Problem, TestCase
@@ -58,8 +58,13 @@ class Options(base.RowOptions):
 
 
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
-    """Return the problem of a row in the form that `options` names."""
+    """Return the problem of a row in the form that `options` names; raise DataError for MBPP+."""
     options = options or Options()
+    if isinstance(row.get("test"), str):
+        raise DataError(
+            "column 'test' holds the tests of MBPP+ (EvalPlus), which are not read; without that "
+            "column the row is one of MBPP, with the fewer tests of 'test_list'"
+        )
     columns.require_type(row, "test_list", list)
     text = row["text"] if "text" in row else row["prompt"]  # the sanitized configuration
     code = row["code"].replace("\r\n", "\n")
