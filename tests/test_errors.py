@@ -37,3 +37,8 @@ def test_the_closest_name_is_suggested():
     assert message == (
         "method: unknown value 'gropo'; allowed: bon_loo1, bon_mean, grpo; did you mean 'grpo'?"
     )
+
+
+def test_one_thing_is_counted_in_the_singular():
+    assert [errors.counted(n) for n in (0, 1, 2)] == ["0 problems", "1 problem", "2 problems"]
+    assert [errors.counted(n, "row") for n in (1, 2000)] == ["1 row", "2,000 rows"]

@@ -56,6 +56,11 @@ def unknown_name(field: str, name: object, allowed: Iterable[str]) -> InvalidVal
     )
 
 
+def counted(count: int, noun: str = "problem") -> str:
+    """Return how many there are of something, as `1 problem` and `2,000 problems`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     r"""Return a text of which a terminal obeys nothing: control characters become `\x1b`."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -44,7 +44,7 @@ def test_a_problem_is_shown_with_its_tests_and_its_solution(maxatk, tmp_path):
     maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
     assert "def add_all" in maxatk("problems", "show", "made.jsonl", "mbpp/7").stdout
     missing = maxatk("problems", "show", "mbpp", "8", "--file", rows)
-    assert "id: '8' is not among the 1 problems of mbpp; did you mean 'mbpp/7'?" in refused(missing)
+    assert "id: '8' is not in mbpp, which has 1 problem; did you mean 'mbpp/7'?" in refused(missing)
 
 
 def test_a_recipe_prepares_its_sets_in_a_folder(maxatk, tmp_path):
@@ -203,7 +203,7 @@ def test_ambiguous_problems_are_listed_and_a_checker_by_id_settles_them(maxatk, 
     write_rows(tmp_path / "checkers.jsonl", checker_row)
     words = ("--checkers", "checkers.jsonl", "--drop", "good.jsonl")
     settled = maxatk("problems", "check", "p.jsonl", "--ambiguous", *words)
-    assert "good.jsonl: 1 problems" in settled.stdout
+    assert "good.jsonl: 1 problem\n" in settled.stdout
     assert load_problems(tmp_path / "good.jsonl")[0].checker == checker
 
 

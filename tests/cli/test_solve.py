@@ -79,7 +79,7 @@ def test_a_reward_of_ones_own_needs_no_tests(maxatk, files, tmp_path):
         (["--problems", "p.jsonl"], "--id: p.jsonl has 2 problems; name one of them"),
         (
             ["--problems", "p.jsonl", "--id", "tow"],
-            "id: 'tow' is not among the 2 problems of p.jsonl; did you mean 'two'?",
+            "id: 'tow' is not in p.jsonl, which has 2 problems; did you mean 'two'?",
         ),
         ([], "give either --problems (and --id) or --prompt and --tests"),
         (["--prompt", "prompt.txt"], "give either --problems (and --id) or --prompt and --tests"),

@@ -122,7 +122,7 @@ def test_problems_without_a_difference_and_cut_off_samples_are_left_out(run):
         "up to 1/2": 1,
     }
     (run / "prompts.jsonl").write_text((run / "prompts.jsonl").read_text().splitlines()[0])
-    with pytest.raises(DataError, match="has 1 problems whose rewards differ; needs 2"):
+    with pytest.raises(DataError, match="has 1 problem whose rewards differ; needs 2"):
         gradient_tables(run, n=N, k=K)
 
 

@@ -61,7 +61,7 @@ def test_an_unscored_sample_does_not_lower_the_largest_k():
     mean = results.metrics["max@k"][2]
     assert (mean.mean, mean.problems) == (1.0, 1)  # "a" has one reward, so it drops out
     short = [score("a", 0, 1.0), *scores[2:]]
-    with pytest.raises(InvalidValueError, match="the 1 samples of a problem, got 2"):
+    with pytest.raises(InvalidValueError, match="the 1 sample of a problem, got 2"):
         build_results(["a", "b"], None, short, manifest={}, ks=[2])
 
 

@@ -276,7 +276,7 @@ def test_score_refuses_what_it_cannot_verify_fairly(problems, verifier, tmp_path
     write_jsonl(path, [{"task_id": "p0", "solution": "print(1)"}])
     with pytest.raises(DataError, match="no sample for 2 of 3 problems, the first 'p1'"):
         scored(path, problems, tmp_path / "s", verifier=verifier)
-    with pytest.raises(InvalidValueError, match="the 1 samples of a problem, got 2"):
+    with pytest.raises(InvalidValueError, match="the 1 sample of a problem, got 2"):
         scored(path, problems[:1], tmp_path / "s", verifier=verifier, k=[2])
     scored(path, problems[:1], tmp_path / "s", verifier=verifier)
     write_jsonl(path, [{"task_id": "p0", "solution": "print(2)"}])

@@ -154,7 +154,7 @@ WRONG = {
         "groups: must be hashable",
     ),
     "not flat": (lambda: advantages(REWARDS, groups=["a", "b"], k=1), "groups: must be one id"),
-    "k": (lambda: max_at_k([1.0, 0.0], 2, groups=["a", "b"]), "got k=2 with 1 samples"),
+    "k": (lambda: max_at_k([1.0, 0.0], 2, groups=["a", "b"]), "got k=2 with 1 sample"),
     "answers": (
         lambda: advantages(REWARDS, "majority", 2, answers=["a"] * 4),
         r"answers: must have the shape of the rewards \(2, 4\)",

@@ -95,7 +95,7 @@ def test_what_is_no_checker_is_refused(tmp_path, rows, message):
 
 
 def test_a_checker_needs_a_problem_that_prints(prepared):
-    with pytest.raises(DataError, match="1 checkers of unknown problems, the first 'none'"):
+    with pytest.raises(DataError, match="1 checker of unknown problems, the first 'none'"):
         checked_problems(prepared, {"none": "print(1)"})
     call = Problem("f", "", (TestCase(call="f()", output="1"),))
     with pytest.raises(InvalidValueError, match="'f' has tests that call a function"):

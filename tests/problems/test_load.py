@@ -49,7 +49,7 @@ def test_rows_come_from_a_local_file(rows_file, name):
 def test_rows_that_are_left_out_are_counted_in_the_log(rows_file, caplog):
     with caplog.at_level(logging.WARNING):
         assert len(load_problems("mbpp", file=rows_file(mbpp_row(1), ODD_ROW))) == 1
-    assert "mbpp: 1 rows were left out: 1 an assert is not of the form" in caplog.text
+    assert "mbpp: 1 row left out: 1 an assert is not of the form" in caplog.text
 
 
 def test_the_limit_counts_problems_not_rows(rows_file):
@@ -319,7 +319,7 @@ def test_one_problem_is_found_with_its_solution(rows_file):
     path = rows_file(ODD_ROW, mbpp_row(3), mbpp_row(4))
     assert find_problem("mbpp", "4", file=path) == find_problem("mbpp", "mbpp/4", file=path)
     assert "def add_all" in find_problem("mbpp", "3", file=path).solution
-    with pytest.raises(InvalidValueError, match=r"id: '33' is not among.* mean 'mbpp/3"):
+    with pytest.raises(InvalidValueError, match=r"id: '33' is not in mbpp.* mean 'mbpp/3"):
         find_problem("mbpp", "33", file=path)
     with pytest.raises(InvalidValueError, match="id: 'mbpp/2' is left out: an assert"):
         find_problem("mbpp", "2", file=path)

@@ -262,7 +262,7 @@ def test_what_is_no_function_is_refused():
     "prompts, message",
     [
         (["a"] * 3 + ["b"] * 5, r"groups of one size, got runs of \[3, 5\]"),
-        (["a", "b"] * 4, "got k=2 with 1 samples"),
+        (["a", "b"] * 4, "got k=2 with 1 sample"),
         (["a"] * 7, "must return a list of 7 values"),
     ],
 )

@@ -15,7 +15,7 @@ from maxatk.cli.progress import progress_of
 from maxatk.diagnose.gradients import gradient_tables
 from maxatk.diagnose.prospects import Rows, prospects
 from maxatk.diagnose.rates import rate_rows, suggested_rate
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation.folder import SCORES
 from maxatk.report.tables import Table, TidyRow, share, table_of_rows
 from maxatk.training.group_log import training_log
@@ -113,7 +113,7 @@ def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputF
     ]
     evidence = {row["finding"]: row["evidence"] for row in broken}
     rules = [{**dataclasses.asdict(rule), "evidence": evidence.get(rule.name)} for rule in SYMPTOMS]
-    text = f"{len(broken)} of {len(SYMPTOMS)} rules fire on {rows} rows of the log"
+    text = f"{len(broken)} of {len(SYMPTOMS)} rules fire on {counted(rows, 'row')} of the log"
     emit({"findings": shown(broken), "rules": Output(rules)}, output_format, text=text)
 
 

@@ -12,7 +12,7 @@ import tyro
 from maxatk.cli import problems_prepare
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, say_aside, shown
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, counted
 from maxatk.evaluation.folder import run_files
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
@@ -112,7 +112,7 @@ def check(
         dropped = {row["problem_id"] for rows in reported.values() for row in rows}
         kept = [problem.to_json() for problem in by_id.values() if problem.id not in dropped]
         write_jsonl(drop, kept)
-        text = f"{drop}: {len(kept)} problems"
+        text = f"{drop}: {counted(len(kept))}"
     if progress == "json":
         return
     tables = {"checked": shown([{"problems": str(problems), **counts}])}
@@ -172,7 +172,8 @@ def export(
         out: The file to write.
     """
     check_file("--out", out, reads=[problems])
-    print(f"{out}: {write_parquet(read_problems(problems).values(), out)} problems")
+    written = write_parquet(read_problems(problems).values(), out)
+    print(f"{out}: {counted(written)}")
 
 
 def select(
@@ -210,7 +211,7 @@ def select(
     if not chosen:
         raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")
     write_jsonl(out, (problem.to_json() for problem in chosen))
-    print(f"{out}: {len(chosen)} problems")
+    print(f"{out}: {counted(len(chosen))}")
     say_aside(
         "These problems are for training: a comparison on them favours the model that chose them "
         "at large k, or handicaps it where it solved none. Each has the rule in meta.selected_by."

@@ -8,7 +8,7 @@ from maxatk.cli import output
 from maxatk.cli.output import say_aside
 from maxatk.cli.progress import progress_of
 from maxatk.cli.score_flags import ScoreFlags
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation import ScoreRecipe, plan, score
 from maxatk.evaluation.recipe import RunRecipe
 from maxatk.evaluation.scoring import BY_TESTS
@@ -31,7 +31,7 @@ def score_samples(flags: ScoreFlags) -> None:
         )
     part = report.parts[""]
     before = part.done_at_start or 0  # verdicts of a run that was interrupted
-    text = f"{part.done - before:,} verdicts"
+    text = counted(part.done - before, "verdict")
     if before:
         text += f", {before:,} found from before"
     flags.print_results(results, text)

@@ -8,9 +8,10 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit
+from maxatk.errors import counted
 from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.selection_gains import selection_gains
-from maxatk.report.tables import Cell, counted, interval, share, table_of_rows
+from maxatk.report.tables import Cell, interval, share, table_of_rows
 
 
 def command(
@@ -53,7 +54,7 @@ def command(
             cells.append(Cell(share(mean), interval(low, high), note=note))
         lines.append(cells)
     table = table_of_rows(["chosen by", *(f"of {best_of}" for best_of in selection.ks)], lines)
-    title = f"95% intervals over {selection.problems} problems"
+    title = f"95% intervals over {counted(selection.problems)}"
     if selection.samples_left_out:
         title += (
             f"; left out without a reward or a score: samples {selection.samples_left_out:,}, "

@@ -17,7 +17,7 @@ import numpy as np
 
 from maxatk.check import needing, require, whole
 from maxatk.diagnose.prospects import METHODS_COMPARED, Rows, in_bands, used
-from maxatk.errors import DataError, MissingFileError
+from maxatk.errors import DataError, MissingFileError, counted
 from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES
 from maxatk.evaluation.load import passing_reward, rewarded_scores
 from maxatk.folders import read_json
@@ -89,7 +89,7 @@ def gradient_tables(
     encode = functools.partial(prompt_ids, tokenizer, settings=prompt)
     chosen = pools(folder, encode, problems=prompts, samples=_MOST_SAMPLES)
     if len(chosen) < 2:
-        raise DataError(f"{folder}: has {len(chosen)} problems whose rewards differ; needs 2")
+        raise DataError(f"{folder}: has {counted(len(chosen))} whose rewards differ; needs 2")
     model, parameters = _opened(settings["model"])
     gradients = []
     for done, pool in enumerate(chosen, start=1):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import positive, require, whole
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, counted
 from maxatk.evaluation.load import passing_reward, scores_of_folder
 from maxatk.evaluation.results import CEILING
 from maxatk.objectives import METHODS, max_at_k, weighting
@@ -75,7 +75,7 @@ def prospects(
         seeds[difference] = pairs_needed(difference, _SEED_SPREAD)
     rewards, samples = _rewards_of(folder)
     sizes = [n for n in sorted(set(ns)) if n <= samples]
-    require(bool(sizes), "n", f"at most the {samples} samples of a problem", tuple(ns))
+    require(bool(sizes), "n", f"at most the {counted(samples, 'sample')} of a problem", tuple(ns))
     wanted = max(samples // 2, 1) if best_of is None else best_of
     whole("best_of", wanted, 1)
     ks = check_ks(ks, samples) or default_ks(max(samples // 2, 1))
@@ -116,7 +116,8 @@ def _rewards_of(folder: str | Path) -> tuple[FloatArray, int]:
     samples = int(stored[has_reward].min(initial=most))
     if samples < 2:
         raise DataError(
-            f"{folder}: a problem has {samples} samples with a reward, and a group needs 2"
+            f"{folder}: a problem has {counted(samples, 'sample')} with a reward, and a group "
+            "needs 2"
         )
     return rewards, samples
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from maxatk.bounded import lines_of
 from maxatk.check import as_path, function_or_none
-from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError
+from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError, counted
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import (
     FAILURES,
@@ -260,8 +260,8 @@ def _refuse_loss(path: Path, lines: Iterable[bytes]) -> None:
         lost.discard(hash(line))
     if lost:
         raise InvalidValueError(
-            f"{path}: has {len(lost):,} lines that the shards have not, which would be lost; "
-            "move the file away to merge again"
+            f"{path}: has {counted(len(lost), 'line')} that the shards have not, which would be "
+            "lost; move the file away to merge again"
         )
 
 

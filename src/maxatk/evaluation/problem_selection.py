@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maxatk.check import is_finite, require
-from maxatk.errors import DataError, MissingFileError
+from maxatk.errors import DataError, MissingFileError, counted
 from maxatk.evaluation.folder import problems_content_digest
 from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.results import Results
@@ -81,7 +81,7 @@ def _refuse_others(candidates: Sequence[Problem], results: Results, run: str | P
 def _drawn_by(results: Results, run: str | Path) -> str:
     """Say whose samples a run has, and how many of a problem."""
     model = results.recorded("settings.model.model") or run
-    return f"{max(results.per_problem.samples)} samples of {model}"
+    return f"{counted(max(results.per_problem.samples), 'sample')} of {model}"
 
 
 def _with_selection(problem: Problem, rule: str) -> Problem:

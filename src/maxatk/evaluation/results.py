@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from maxatk.check import is_list, mapping, shown
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 from maxatk.evaluation.folder import recorded
 from maxatk.folders import read_json
 from maxatk.notebook import data_frame, html_table
@@ -256,7 +256,7 @@ class Results:
         ]
         table = html_table(("metric", "mean", "95% from", "to"), rows)
         sentences = [
-            f"{self.counts.problems:,} problems, {self.counts.samples:,} samples",
+            f"{counted(self.counts.problems)}, {counted(self.counts.samples, 'sample')}",
             "Intervals are over problems",
         ]
         if self.counts.lacking:

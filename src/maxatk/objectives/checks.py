@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import require
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
@@ -94,5 +94,5 @@ def refuse_k_above(k: int, samples: int) -> None:
     """Raise InvalidValueError where k-subsets of that many samples do not exist."""
     if k > samples:
         raise InvalidValueError(
-            f"k: must be at most the number of samples, got k={k} with {samples} samples"
+            f"k: must be at most the number of samples, got k={k} with {counted(samples, 'sample')}"
         )

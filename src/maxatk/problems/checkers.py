@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.bounded import read_text
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, counted
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Checker, checker_fields, is_python
 from maxatk.records import Problem
@@ -76,5 +76,6 @@ def refuse_strangers(checkers: Mapping[str, Checker], ids: set[str], *, source: 
     strangers = [problem_id for problem_id in checkers if problem_id not in ids]
     if strangers:
         raise DataError(
-            f"{source}: {len(strangers)} checkers of unknown problems, the first {strangers[0]!r}"
+            f"{source}: {counted(len(strangers), 'checker')} of unknown problems, the first "
+            f"{strangers[0]!r}"
         )

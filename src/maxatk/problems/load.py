@@ -18,6 +18,7 @@ from maxatk.check import as_path, require, several, whole
 from maxatk.errors import (
     DataError,
     InvalidValueError,
+    counted,
     suggestion,
     unknown_name,
 )
@@ -118,8 +119,9 @@ def load_problems(
         )
         if loaded.left_out:
             reasons = Counter(row.reason for row in loaded.left_out)
-            counted = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
-            _log.warning("%s: %d rows were left out: %s", name, len(loaded.left_out), counted)
+            listed = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+            rows = counted(len(loaded.left_out), "row")
+            _log.warning("%s: %s left out: %s", name, rows, listed)
         return [solved.problem for solved in loaded.solved]
     if Path(name).suffix != ".jsonl":
         allowed = [*BENCHMARKS, "a path ending in .jsonl"]
@@ -200,7 +202,7 @@ def find_problem(
         return outcome
     hint = suggestion(long_id, ids) or suggestion(problem_id, ids)
     raise InvalidValueError(
-        f"id: {problem_id!r} is not among the {len(ids)} problems of {name}{hint}"
+        f"id: {problem_id!r} is not in {name}, which has {counted(len(ids))}{hint}"
     )
 
 

@@ -12,11 +12,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.errors import InvalidValueError, counted, unknown_name
 from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.pooling import pool_results, same_problems
 from maxatk.evaluation.results import METRICS, Mean, Results
-from maxatk.report.tables import counted
 from maxatk.statistics.tests import FEWEST_SEEDS
 
 BASE = "base"

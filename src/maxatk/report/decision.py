@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from maxatk.errors import counted
 from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.paired_tests import PairedTest, paired_tests, with_adjusted_p
-from maxatk.report.tables import change, change_interval, counted, mean_cell
+from maxatk.report.tables import change, change_interval, mean_cell
 from maxatk.statistics.intervals import ROUNDING
 from maxatk.statistics.power import pairs_needed
 from maxatk.statistics.tests import fewest_problems

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maxatk.errors import counted
 from maxatk.evaluation.results import MOST_CUT_OFF
 from maxatk.evaluation.selection_note import selection_note
-from maxatk.report import tables
 from maxatk.report.comparison import Comparison
 from maxatk.report.recorded_settings import setting_differences, training_differences
 from maxatk.statistics.intervals import FEW_PROBLEMS
@@ -36,7 +36,7 @@ def notices(
     cut_off = []
     for run in comparison.runs:
         if run.left_out:
-            total = tables.counted(run.problems + run.left_out)
+            total = counted(run.problems + run.left_out)
             on_common.append(f"{run.name}: {run.problems:,} of its {total}, those of all runs.")
         if run.results.counts.lacking:
             lacking.append(f"{run.name}: {run.results.counts.lacking}.")
@@ -75,7 +75,7 @@ def _other_values(comparison: Comparison) -> list[str]:
         if max(counts) > in_common:
             fewest = f"{min(counts):,} to " * (min(counts) < max(counts))
             text = (
-                f"the models have k rewards of {fewest}{tables.counted(max(counts))}; they are "
+                f"the models have k rewards of {fewest}{counted(max(counts))}; they are "
                 f"ranked on the {in_common:,} that all have, and each test is over those of both."
             )
             ks_of.setdefault(text, []).append(str(k))
@@ -97,4 +97,4 @@ def _few_problems(problems: int) -> Notice:
             "intervals are Student's t. Where most problems are at the ceiling of 1 even these "
             "are too narrow: the tables say how many are below it."
         )
-    return Notice("few-problems", f"With {tables.counted(problems)} only, {text}")
+    return Notice("few-problems", f"With {counted(problems)} only, {text}")

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from maxatk.check import one_of, require, several
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation.load import ResultsSource, load_results
 from maxatk.evaluation.problem_groups import only_problems
 from maxatk.evaluation.results import Results
 from maxatk.report.comparison import BASE, Comparison, Run, check_name
-from maxatk.report.tables import counted
 
 Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]  # what tables and pages are made of
 RUNS_BY_NAME = "a mapping of names to runs"

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from maxatk.errors import counted
 from maxatk.evaluation.results import Mean
 from maxatk.statistics.intervals import FEW_PROBLEMS
 
@@ -128,11 +129,6 @@ def shaded(values: Sequence[float | None]) -> list[float | None]:
     if low == high:
         return [None] * len(values)
     return [None if value is None else (value - low) / (high - low) for value in values]
-
-
-def counted(problems: int) -> str:
-    """Return how many problems there are, as `1 problem`."""
-    return f"{problems:,} problem{'' if problems == 1 else 's'}"
 
 
 def share(value: float | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import require, several
+from maxatk.errors import counted
 from maxatk.objectives import max_at_k
 from maxatk.objectives.metrics import passes
 
@@ -67,7 +68,7 @@ def default_ks(samples: int) -> list[int]:
 def check_ks(ks: Sequence[int], samples: int) -> list[int]:
     """Return `ks` ascending, each once; raises InvalidValueError unless 1 <= k <= samples."""
     several("k", ks, "integers")
-    allowed = f"an integer from 1 to the {samples} samples of a problem"
+    allowed = f"an integer from 1 to the {counted(samples, 'sample')} of a problem"
     for k in ks:
         fits = not isinstance(k, bool) and isinstance(k, (int, np.integer)) and 1 <= k <= samples
         require(fits, "k", allowed, k)

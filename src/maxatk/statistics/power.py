@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import at_least, require
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives import pass_at_k
 from maxatk.objectives.checks import as_floats
 from maxatk.statistics.intervals import FloatArray, t_quantile
@@ -84,7 +84,7 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
     fits = is_row and bool(((of_first >= 0) & (of_first <= 1)).all())
     require(fits, "chances", "one number or more from 0 to 1, in one dimension", chances)
     require(_is_whole(samples), "samples", "an integer of 1 or more", samples)
-    require(_is_whole(k) and k <= samples, "k", f"from 1 to the {samples} samples", k)
+    require(_is_whole(k) and k <= samples, "k", f"from 1 to the {counted(samples, 'sample')}", k)
     of_second = _moved(of_first, difference, k)
     true_differences = (1 - of_first) ** k - (1 - of_second) ** k
     noise = _noise(of_first, k, samples) + _noise(of_second, k, samples)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import returned_rewards
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.methods import Method, check_group_size
@@ -99,7 +99,7 @@ class BestOfValues:
         if self.method.credit_row.uses_k and self.k >= size:
             raise InvalidValueError(
                 f"best_of: k: must be below the samples of a prompt (num_generations), got "
-                f"k={self.k} with {size} samples"
+                f"k={self.k} with {counted(size, 'sample')}"
             )
         check_group_size(self.method, self.k, size)
         return self.k

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from maxatk.errors import counted
 from maxatk.evaluation.results import METRICS
 from maxatk.objectives import METHODS
 from maxatk.report.comparison import Comparison, Run
@@ -120,14 +121,16 @@ class Answers:
             step = int(query["step"])
             count = len(self._runs[run].groups.get(step, ()))
             places = [(run, step, place) for place in range(count)]
-            caption = f"{count} groups that were kept of this step; a prompt opens its completions."
+            caption = (
+                f"{counted(count, 'kept group')} of this step; a prompt opens its completions."
+            )
         elif "prompt" in query:
             places = self._places_of(query["prompt"])
             caption = "The groups of one prompt."
         else:
             places = self._search(query["text"])
             first = "The first " if len(places) == _MOST_HITS else ""
-            caption = f"{first}{len(places)} groups that hold it."
+            caption = f"{first}{counted(len(places), 'group')} with this text."
         return {"html": self._groups_markup(places, caption, with_step="step" not in query)}
 
     def _curves(self) -> list[dict[str, Any]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
 
+from maxatk.errors import counted
 from maxatk.report.comparison import Comparison, Run
 from maxatk.report.run_tables import overview_table
-from maxatk.report.tables import Cell, Table, counted, share, table_of_rows
+from maxatk.report.tables import Cell, Table, share, table_of_rows
 from maxatk.view.markup import markup_of
 
 

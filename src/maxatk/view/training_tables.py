@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maxatk.errors import counted
 from maxatk.folders import known
 from maxatk.report.problem_details import rewards_text
 from maxatk.report.tables import Cell, share, table_of_rows
@@ -52,9 +53,9 @@ def steps_markup(
         name = Cell(step_name(names[run], step), link=f"#step/{run}/{step}")
         rows.append([name, *cells])
     caption = (
-        f"{len(steps)} steps, the last first. Reward and max@k are means over the groups that were "
-        "kept of the step, the others over the steps since the log's row before. A step opens its "
-        "prompts, and so does a click into a figure."
+        f"{counted(len(steps), 'step')}, the last first. Reward and max@k are means over the "
+        "groups that were kept of the step, the others over the steps since the log's row before. "
+        "A step opens its prompts, and so does a click into a figure."
     )
     headings = [_STEP_COLUMNS.get(key, key) for key in keys]
     return markup_of(table_of_rows(("step", *headings), rows), caption, "steps")

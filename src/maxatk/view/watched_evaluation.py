@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.check import is_whole
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, counted
 from maxatk.evaluation.folder import (
     FAILURES,
     MANIFEST,
@@ -86,7 +86,7 @@ class WatchedEvaluation:
         problems = recorded(manifest, "settings.problems.count")
         if is_whole(samples, 1) and is_whole(problems, 1) and samples * problems > done:
             return f"{done:,} of {samples * problems:,} samples verified{reward}"
-        return f"{done:,} samples verified{reward}"
+        return f"{counted(done, 'sample')} verified{reward}"
 
     def _manifest(self) -> dict[str, Any]:
         """Return the manifest of the run; an empty one where it is missing or being written."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import is_whole
+from maxatk.errors import counted
 from maxatk.folders import known, writable
 from maxatk.statistics.intervals import default_ks
 from maxatk.training import keys
@@ -113,7 +114,7 @@ class WatchedTraining:
         if self.last_step is not None:
             text += f" of {self.last_step}"
         if self.left_out:
-            text += f", {self.left_out:,} lines that cannot be read"
+            text += f", {counted(self.left_out, 'line')} that cannot be read"
         if "train_runtime" in last_row:  # the row that a trainer logs at its end
             return f"{text}, ended"
         seconds = [row[_SECONDS] for row in self.log[-_RECENT:] if known(row, _SECONDS)]
