@@ -12,6 +12,7 @@ from maxatk.records import Problem, TestCase
 
 # Any text there is: also lone surrogates, control characters and the line ends of Unicode.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
+PROMPT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)  # surrogates are refused
 HUGE = "\u2028\u00e9\n" * 400_000
 TESTS = st.one_of(
     st.builds(TestCase, input=TEXT, output=TEXT),
@@ -22,7 +23,7 @@ MAYBE_TEXT = st.none() | TEXT
 PROBLEMS = st.builds(
     Problem,
     id=st.text(min_size=1, max_size=20),
-    prompt=TEXT,
+    prompt=PROMPT,
     tests=st.lists(TESTS, min_size=1, max_size=5).map(tuple),
     entry_point=MAYBE_TEXT,
     starter_code=MAYBE_TEXT,
