@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 
 from maxatk.train import MaxAtKTrainer
 from train.conftest import PROMPTS, config, text_reward
+from train.weights import WeightsAfterSteps
 
 
 class BreakSecondStep(TrainerCallback):
@@ -27,16 +28,6 @@ class BreakSecondStep(TrainerCallback):
             next(model.parameters()).grad.fill_(math.nan)
 
 
-class Watch(TrainerCallback):
-    """Keeps the weights after each step."""
-
-    def __init__(self):
-        self.after = []
-
-    def on_optimizer_step(self, args, state, control, *, model, **_):
-        self.after.append({name: weight.clone() for name, weight in model.state_dict().items()})
-
-
 def main(model: str, out: Path) -> None:
     torch.set_num_threads(1)
     trainer = MaxAtKTrainer(
@@ -45,11 +36,11 @@ def main(model: str, out: Path) -> None:
         args=config(out, ddp_backend="gloo", max_steps=3),
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
     )
-    watch = Watch()
-    trainer.add_callback(watch)
+    after = WeightsAfterSteps()
+    trainer.add_callback(after)
     trainer.callback_handler.callbacks.insert(0, BreakSecondStep(process=1))
     trainer.train()
-    torch.save(watch.after, out / f"rank-{trainer.accelerator.process_index}.pt")
+    torch.save(after.weights, out / f"rank-{trainer.accelerator.process_index}.pt")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import math
 import multiprocessing
 import types
 
@@ -49,6 +50,7 @@ from train.asynchronous_stand_ins import (
     Server,
     without_gpu,
 )
+from train.weights import are_equal, break_gradients, copied
 
 PROMPT = [2, 3]
 
@@ -246,12 +248,11 @@ def test_a_gradient_of_nan_moves_no_weight(tiny, tmp_path):
         rollout_worker=Prepared(asyncio.run(a_loop(tiny, config)._score_group(group))),
         weight_transfer=NoTransfer(),
     )
-    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
-    next(trainer.model.parameters()).register_hook(lambda grad: torch.full_like(grad, torch.nan))
+    before = copied(trainer.model)
+    break_gradients(trainer.model, math.nan)
     with pytest.warns(UserWarning, match="the gradient of step 1 is NaN"):
         trainer.train()
-    for name, weight in trainer.model.state_dict().items():
-        assert torch.equal(weight, before[name])
+    assert are_equal(trainer.model.state_dict(), before)
 
 
 def test_a_group_gets_the_advantages_of_its_method(tiny, tmp_path):

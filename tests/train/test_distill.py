@@ -1,6 +1,7 @@
 """Best-of-N distillation: its loss, its rounds, and what it refuses."""
 
 import json
+import math
 import warnings
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from maxatk.models import PromptSettings, prompt_ids
 from maxatk.settings import from_mapping
 from maxatk.train import DistillRecipe, distill, plan_distillation
 from maxatk.train.distill import WeightedSFTTrainer, config_of, sft_dataset
+from train.weights import are_equal, break_gradients, copied
 
 TRAINER = {
     "per_device_train_batch_size": 16,
@@ -133,12 +135,11 @@ def test_a_step_follows_the_gradient_of_the_weighed_likelihood(model_folder, tmp
 def test_a_gradient_of_nan_moves_no_weight_of_a_distillation(model_folder, tmp_path):
     row = {"prompt": [{"content": "order"}], "completion": [{"content": "cut"}], "weight": 1.0}
     trainer = weighted([row] * 4, batch=4, folder=tmp_path, model=model_folder)
-    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
-    next(trainer.model.parameters()).register_hook(lambda grad: torch.full_like(grad, torch.nan))
+    before = copied(trainer.model)
+    break_gradients(trainer.model, math.nan)
     with pytest.warns(UserWarning, match="the gradient of step 1 is NaN"):
         trainer.train()
-    for name, weight in trainer.model.state_dict().items():
-        assert torch.equal(weight, before[name])
+    assert are_equal(trainer.model.state_dict(), before)
 
 
 def test_a_plan_counts_what_a_run_draws_and_writes_nothing(recipe):

@@ -1,49 +1,14 @@
 """A gradient that is not finite moves no weight, and three in a row end the training."""
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from maxatk.errors import InvalidValueError
-from processes import patience
 from train.conftest import text_reward
-
-TESTS = Path(__file__).parents[1]
-
-
-def break_gradients(trainer, value, passes):
-    """Make one weight's gradient `value` in these backward passes, counted from 0."""
-    count = 0
-
-    def broken(gradient):
-        nonlocal count
-        count += 1
-        if count - 1 in passes:
-            return torch.full_like(gradient, value)
-        return gradient
-
-    next(trainer.model.parameters()).register_hook(broken)
-
-
-def weights_after_steps(trainer):
-    """Return the weights after each optimizer step, as the training takes them."""
-    after = []
-
-    class Watch(type(trainer.callback_handler.callbacks[0])):
-        def on_optimizer_step(self, args, state, control, *, model, **_):
-            after.append({name: weight.clone() for name, weight in model.state_dict().items()})
-
-    trainer.add_callback(Watch())
-    return after
-
-
-def are_equal(one, other):
-    return all(torch.equal(weight, other[name]) for name, weight in one.items())
+from train.launching import TORCHRUN, launched
+from train.weights import WeightsAfterSteps, are_equal, break_gradients, copied
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -54,11 +19,12 @@ def are_equal(one, other):
 )
 def test_a_gradient_that_is_not_finite_moves_no_weight(make_trainer, value, settings):
     trainer = make_trainer(text_reward, max_steps=3, **settings)
-    break_gradients(trainer, value, passes=[1])
-    after = weights_after_steps(trainer)
+    break_gradients(trainer.model, value, passes=[1])
+    after = WeightsAfterSteps()
+    trainer.add_callback(after)
     with pytest.warns(UserWarning, match="train: the gradient of step 2 is NaN or infinite"):
         trainer.train()
-    first, second, third = after
+    first, second, third = after.weights
     assert are_equal(second, first)
     assert not are_equal(third, second)
     assert all(torch.isfinite(weight).all() for weight in third.values())
@@ -67,8 +33,8 @@ def test_a_gradient_that_is_not_finite_moves_no_weight(make_trainer, value, sett
 @pytest.mark.filterwarnings("ignore:train. the gradient")
 def test_three_of_them_in_a_row_end_the_training(make_trainer):
     trainer = make_trainer(text_reward, max_steps=6)
-    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
-    break_gradients(trainer, math.nan, passes=range(6))
+    before = copied(trainer.model)
+    break_gradients(trainer.model, math.nan, passes=range(6))
     with pytest.raises(InvalidValueError, match="the gradient of step 3 and of the two before"):
         trainer.train()
     assert are_equal(trainer.model.state_dict(), before)
@@ -77,25 +43,14 @@ def test_three_of_them_in_a_row_end_the_training(make_trainer):
 @pytest.mark.filterwarnings("ignore:train. the gradient")
 def test_two_of_them_and_two_more_do_not(make_trainer):
     trainer = make_trainer(text_reward, max_steps=6)
-    break_gradients(trainer, math.nan, passes=[0, 1, 3, 4])
+    break_gradients(trainer.model, math.nan, passes=[0, 1, 3, 4])
     trainer.train()
     assert trainer.state.global_step == 6
 
 
 @pytest.mark.long
 def test_all_processes_leave_out_a_step_that_one_has_no_gradient_for(model_folder, tmp_path):
-    script = [TESTS / "train" / "one_broken_gradient.py", model_folder, tmp_path]
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    run = subprocess.run(
-        [sys.executable, *launch, *map(str, script)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(200),
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    launched(TORCHRUN, "one_broken_gradient.py", model_folder, tmp_path)
     ranks = [torch.load(tmp_path / f"rank-{rank}.pt") for rank in (0, 1)]
     for first, second in zip(*ranks, strict=True):
         assert are_equal(first, second)

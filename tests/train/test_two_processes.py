@@ -1,8 +1,5 @@
 """Two processes over gloo see the weights of whole groups, though each holds half of the rows."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +8,12 @@ import torch
 
 import maxatk
 from maxatk.train.batch import GROUP_ROW
-from processes import patience
 
 from .conftest import GROUP
 from .expected import brute_force, sequence_logps
+from .launching import TORCHRUN, launched
 
-TESTS = Path(__file__).parents[1]
 CPUS = Path(maxatk.__file__).parent / "recipes" / "accelerate" / "two_cpus.yaml"
-TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 ACCELERATE = ["accelerate.commands.launch", "--config_file", str(CPUS), "--main_process_port", "0"]
 
 
@@ -31,17 +26,7 @@ ACCELERATE = ["accelerate.commands.launch", "--config_file", str(CPUS), "--main_
 def test_off_policy_advantages_match_brute_force_in_two_processes(
     model_folder, tmp_path, launch, rows, whole
 ):
-    script = [TESTS / "train" / "two_processes.py", model_folder, tmp_path, rows]
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    run = subprocess.run(
-        [sys.executable, "-m", *launch, *map(str, script)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(200),
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    launched(launch, "two_processes.py", model_folder, tmp_path, rows)
     check_ranks(model_folder, tmp_path, whole=whole)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,22 +45,27 @@ def try_engines() -> Iterator[TriedEngine]:
         model = str(Path(folder) / "base")
         expected = _plain_log_probabilities(model, problems)
         for name in installed:
-            started = time.monotonic()
-            try:
-                backend = load_backend(model, ModelSettings(name, batch_size=_PROBLEMS))
-                holds, reason = _tried(backend, problems, expected)
-            except Exception as error:  # whatever an engine and its packages raise is the answer
-                lines = str(error).strip().splitlines() or [""]
-                holds = False
-                reason = f"{type(error).__name__}: {lines[0]}"
-            seconds = time.monotonic() - started
-            yield TriedEngine(name, holds, f"{reason} ({seconds:.0f} s)")
+            yield tried(name, functools.partial(_try_backend, name, model, problems, expected))
 
 
-def _tried(
-    backend: Backend, problems: Sequence[Problem], expected: Sequence[float]
+def tried(name: str, attempt: Callable[[], tuple[bool, str]]) -> TriedEngine:
+    """Return whether an attempt holds and why, with its seconds; one that raises does not hold."""
+    started = time.monotonic()
+    try:
+        holds, reason = attempt()
+    except Exception as error:  # whatever an engine and its packages raise is the answer
+        lines = str(error).strip().splitlines() or [""]
+        holds = False
+        reason = f"{type(error).__name__}: {lines[0]}"
+    seconds = time.monotonic() - started
+    return TriedEngine(name, holds, f"{reason} ({seconds:.0f} s)")
+
+
+def _try_backend(
+    name: str, model: str, problems: Sequence[Problem], expected: Sequence[float]
 ) -> tuple[bool, str]:
     """Return whether an engine draws what it should, and a line that says what it did."""
+    backend = load_backend(model, ModelSettings(name, batch_size=_PROBLEMS))
     # At temperature 0 the tokens are known, so their log-probabilities tell the numerics apart.
     greedy = SamplingSettings(samples=1, max_new_tokens=_NEW_TOKENS, temperature=0.0)
     requests = [Request(problem.id, problem.prompt, [0]) for problem in problems]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from maxatk.cli.trial import TriedEngine
+from maxatk.cli.trial import TriedEngine, tried
 
 _LENGTHS = (320, 243, 160, 97)  # tokens of rows that are padded to the longest
 _TOKENS = 64  # of the vocabulary
+_PADDING = -1  # no token
 _LEAST_COSINE = 0.95  # between this gradient and that of the rows alone in float32
 
 
@@ -21,18 +21,12 @@ def try_gradient() -> Iterator[TriedEngine]:
     """
     if importlib.util.find_spec("trl") is None:
         return
-    started = time.monotonic()
-    try:
-        holds, reason = _tried()
-    except Exception as error:  # whatever a GPU and its packages raise is the answer
-        lines = str(error).strip().splitlines() or [""]
-        holds = False
-        reason = f"{type(error).__name__}: {lines[0]}"
-    yield TriedEngine("training", holds, f"{reason} ({time.monotonic() - started:.0f} s)")
+    yield tried("training", _try_padded_rows)
 
 
-def _tried() -> tuple[bool, str]:
+def _try_padded_rows() -> tuple[bool, str]:
     import torch
+    from torch.nn.utils.rnn import pad_sequence
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from maxatk.train.attention_kernels import without_cudnn_attention
@@ -53,8 +47,9 @@ def _tried() -> tuple[bool, str]:
     expected = _gradient(model, [row[None] for row in rows], device="cpu")
     model.zero_grad()
     model.set_attn_implementation("sdpa")
+    padded = pad_sequence(rows, batch_first=True, padding_value=_PADDING, padding_side="left")
     with without_cudnn_attention():
-        gradient = _gradient(model.to(device, dtype), [_padded(rows)], device=device)
+        gradient = _gradient(model.to(device, dtype), [padded], device=device)
     if not bool(gradient.isfinite().all()):
         return False, f"the gradient of padded rows is NaN or infinite; {where}"
     cosine = float(torch.cosine_similarity(gradient, expected, dim=0))
@@ -64,22 +59,13 @@ def _tried() -> tuple[bool, str]:
     )
 
 
-def _padded(rows: Sequence[Any]) -> Any:
-    """Return rows padded on the left with -1."""
-    import torch
-    from torch.nn.functional import pad
-
-    longest = max(map(len, rows))
-    return torch.stack([pad(row, (longest - len(row), 0), value=-1) for row in rows])
-
-
 def _gradient(model: Any, batches: Sequence[Any], *, device: Any) -> Any:
-    """Return the gradient of the summed loss over batches of rows, whose padding is -1."""
+    """Return the gradient of the summed loss over batches of rows, which may be padded."""
     import torch
 
     for batch in batches:
         ids = batch.to(device)
-        is_real = ids >= 0
+        is_real = ids != _PADDING
         output = model(input_ids=ids.clamp(min=0), attention_mask=is_real.long())
         # Of tokens after real ones alone.
         scores = output.logits[:, :-1].float().log_softmax(-1)

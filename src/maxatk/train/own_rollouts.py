@@ -93,9 +93,8 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
     auto = config.rollouts == "auto"
     if config.use_vllm or config.rollouts == "trl":
         return None
-    if (
-        auto and model.device.type != "cpu"
-    ):  # where `generate` is about as fast, and follows every setting
+    # Elsewhere `generate` is about as fast, and follows every setting.
+    if auto and model.device.type != "cpu":
         return None
     try:
         refuse_settings(config)
