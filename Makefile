@@ -75,11 +75,13 @@ $(VLLM)/.installed: pyproject.toml constraints-vllm.txt
 test-vllm: $(VLLM)/.installed
 	$(VLLM)/bin/pytest tests/vllm_engine
 
+# The last step imports every file of tests, so that a name that has moved is noticed here.
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@collected=$$($(BIN)/pytest --collect-only) || { echo "$$collected"; exit 1; }
 
 # Every benchmark; what has no main is a helper of the others.
 bench: $(VENV)/.installed

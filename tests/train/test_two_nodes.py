@@ -11,7 +11,8 @@ import pytest
 from processes import patience
 
 from .conftest import GROUP
-from .test_two_processes import CPUS, TESTS, check_ranks
+from .launching import TESTS
+from .test_two_processes import CPUS, check_ranks
 
 ADDRESSES = ("10.213.7.1", "10.213.7.2")
 PORT = "29517"
