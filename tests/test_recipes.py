@@ -52,6 +52,8 @@ ON_POLICY = [
         "front_kl",
         "front_penalties",
         "front_tuned",
+        "front_repeated",
+        "front_repeated_longer",
     )
 ]
 PRETRAINED = [
