@@ -1,6 +1,8 @@
 """What a training can gain: by enumeration of groups, and by summing the gradient exactly."""
 
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from maxatk.records import Outcome, Score
 from maxatk.statistics.power import pairs_needed, problems_needed
 from runs import write_run
 
+STUDIES = Path(__file__).parents[2] / "docs" / "study"
 REWARDS = np.array(
     [
         [0.0, 0.5, 0.5, 1.0, 1.0, 0.0, 1.0],
@@ -129,10 +132,37 @@ def test_the_numbers_needed_are_those_of_the_tests_power(tmp_path):
         *((0.05, 1), (0.05, 8)),
         *((0.9, 1), (0.9, 8)),
     ]
-    for row in tables["needed"][:2]:
+    for row, spread in zip(tables["needed"], (0.011, 0.023), strict=False):
         expected = problems_needed(0.05, k=row["k"], samples=20, chances=chances)
-        assert (row["problems"], row["seeds"]) == (expected, pairs_needed(0.05, 0.025))
+        assert (row["problems"], row["seeds"]) == (expected, pairs_needed(0.05, spread))
     assert [row["problems"] for row in tables["needed"][2:]] == [None, None]
+
+
+def differences_of_planned_pairs(study, k):
+    """Yield by how much the first of two models is above the second at k, in every seed."""
+    pairs = {(pair["first"], pair["second"]) for pair in study["pairs"]}
+    for names in sorted(pairs):
+        first, second = (study["models"][name]["by_seed"].values() for name in names)
+        yield [a["max@k"][str(k)] - b["max@k"][str(k)] for a, b in zip(first, second, strict=True)]
+
+
+def test_the_seeds_needed_are_those_of_the_spread_in_the_committed_studies(tmp_path):
+    # Without the front, whose models are checkpoints, and studies of the models of front_confirmed.
+    names = ("demo_seeds", "table2", "confirm", "objectives", "learning_rate", "k_against_n")
+    names += ("distillation", "top_two", "unsolved", "front_confirmed", "reuse", "selection")
+    paths = [STUDIES / name / "results.json" for name in names]
+    studies = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    ks = (1, 2, 4, 8, 16, 32, 128)
+    folder = run(tmp_path / "run", solved([0.1, 0.25, 0.5, 0.75], 128))
+    needed = prospects(folder, ks=ks, differences=[0.02])["needed"]
+    for row in needed:
+        spreads = [
+            np.std(differences, ddof=1)
+            for study in studies
+            for differences in differences_of_planned_pairs(study, row["k"])
+        ]
+        assert row["seeds"] == pytest.approx(pairs_needed(0.02, np.median(spreads)), abs=2)
+    assert needed[0]["seeds"] < needed[-1]["seeds"] / 2
 
 
 def test_the_suggestion_follows_what_the_studies_found(tmp_path):

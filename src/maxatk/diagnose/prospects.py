@@ -35,8 +35,10 @@ BANDS = {
 
 _ENOUGH_SIGNAL = 0.5  # share of the groups
 _LITTLE_SIGNAL = 0.1
-_WIDEST_K = 8  # with n = 16 the best constant k of the study, for every N from 4 to 128
-_SEED_SPREAD = 0.025  # median deviation over seeds of a difference of two methods in the study
+_WIDEST_K = 8  # with n = 16 the best constant k of the study, for every N from 8 to 128
+# By how much differences of max@k spread over seeds in the study, from each k on: median deviations
+# of the planned pairs, of two trainings of the built-in model.
+_SEED_SPREADS = {1: 0.011, 2: 0.015, 4: 0.018, 8: 0.023, 16: 0.027}
 _KEPT = 0.5  # share of the signal of k = 1 that a larger k must keep
 
 
@@ -57,7 +59,8 @@ def prospects(
       stored sample of each, in how many it can `rise`, and what is `beyond` all samples, None
       without a ceiling.
     - "weights": the `share` of a method's gradient by how often problems are `solved`.
-    - "needed": how many `problems` and `seeds` show a `difference` of max@k, None if none do.
+    - "needed": how many `problems` show a `difference` of max@k, None if none do, and how many
+      `seeds`, where trainings differ as those of the built-in model did.
     - "suggestion": an n, a k and a method that suit the problems, with the reason.
 
     `best_of` answers are what the best is taken of in use, half the samples by default. Sizes of a
@@ -72,7 +75,8 @@ def prospects(
     seeds = {}
     for difference in differences:
         positive("difference", difference)
-        seeds[difference] = pairs_needed(difference, _SEED_SPREAD)
+        for k, spread in _SEED_SPREADS.items():
+            seeds[difference, k] = pairs_needed(difference, spread)
     rewards, samples = _rewards_of(folder)
     sizes = [n for n in sorted(set(ns)) if n <= samples]
     require(bool(sizes), "n", f"at most the {counted(samples, 'sample')} of a problem", tuple(ns))
@@ -86,7 +90,7 @@ def prospects(
             "difference": difference,
             "k": k,
             "problems": _problems_needed(difference, k, samples, chances),
-            "seeds": seeds[difference],
+            "seeds": seeds[difference, _studied_k(k)],
         }
         for difference in differences
         for k in ks
@@ -185,7 +189,7 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
         evidence = f"groups of {n} are too small for k = 2, which needs n = 4 or more"
     elif k == 1:
         method = "grpo"
-        evidence = "for one answer GRPO gained most in the study"
+        evidence = "for one answer max@k training gained less than GRPO in the study"
     else:
         method = "bon_loo1"
         evidence = (
@@ -197,7 +201,10 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
         f"with n = {n} and k = {k} ({limit}) {share:.0%} of the groups have a signal; {evidence}"
     )
     # A larger step moves every method the same way, so that one rate compares steps, not methods.
-    reason += "; compare methods only at the best of two or three learning rates of each"
+    reason += (
+        "; compare methods only at the best of two or three learning rates of each, and GRPO at "
+        "the best of several KL penalties (beta)"
+    )
     if share < _LITTLE_SIGNAL:
         reason += "; choose other problems first (maxatk problems select)"
     return {"n": n, "k": k, "method": method, "reason": reason}
@@ -259,6 +266,11 @@ def in_bands(chances: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
 def used(method: str, n: int, k: int) -> dict[str, Any]:
     """Return the method, n and k of a row, without the k of a method that has none."""
     return {"method": method, "n": n, "k": k if METHODS[method].credit_row.uses_k else None}
+
+
+def _studied_k(k: int) -> int:
+    """Return the largest k of which the spread over seeds is known, up to this one."""
+    return max(known for known in _SEED_SPREADS if known <= k)
 
 
 def _problems_needed(difference: float, k: int, samples: int, chances: FloatArray) -> int | None:
