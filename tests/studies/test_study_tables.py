@@ -9,6 +9,8 @@ from maxatk.folders import read_json, write_json
 from maxatk.report.tables import change, change_interval, p_value
 from maxatk.studies import findings
 from maxatk.studies.findings_tables import study_tables, write_tables
+from maxatk.studies.schedule import Place
+from maxatk.studies.variants import Variant
 from studies.conftest import STEADY
 
 TESTS = (
@@ -96,6 +98,25 @@ def test_a_star_in_the_scores_is_that_of_the_test_of_the_best(study):
     for place, test in enumerate(study.leaders, start=1):
         starred = [row[0].text for row in table.rows if row[place].text.endswith("*")]
         assert starred == ([test.first] if test.significant else [])
+
+
+def test_no_star_says_the_opposite_of_the_test_of_seeds_of_unequal_size(build, make, tmp_path):
+    """The first seed has most of the problems, and a test counts every seed once."""
+    places = []
+    for name, in_first, in_others in (("base", 0.3, 0.3), ("better", 0.26, 0.6)):
+        variant = Variant({} if name == "base" else {"method": name}, {})
+        for seed in range(1, 7):
+            ids = [f"{seed}-{i}" for i in range(200 if seed == 1 else 4)]
+            chance = in_first if seed == 1 else in_others
+            evaluation = tmp_path / f"{name}-{seed}"
+            evaluation.mkdir()
+            write_json(evaluation / RESULTS, make(seed, chance, chance, ids=ids, samples=16))
+            places.append(Place(variant, seed, evaluation, None))
+    study = build(places)
+    best = study.leaders[0]
+    assert (best.measure.name, best.first, best.significant) == ("max@1", "base", True)
+    assert best.difference < 0
+    assert not any(row[1].text.endswith("*") for row in study_tables(study)["scores"].rows)
 
 
 def test_two_seeds_have_differences_and_no_test(seeded, build):

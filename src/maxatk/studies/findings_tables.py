@@ -35,7 +35,7 @@ def study_tables(study: Study) -> dict[str, Table]:
     `max_at_k_by_NAME` of every stored score that chooses that of Tables 5 to 14.
     """
     comparison = study.comparison
-    stars = {test.measure: test.first for test in study.leaders if test.significant}
+    stars = {test.measure: test.first for test in study.leaders if test.mark == "above"}
     made = {"scores": scores_table({"": comparison}, study.measures, stars)}
     for metric in (*METRICS, *comparison.selections):
         made[re.sub(r"\W+", "_", metric.replace("@", "_at_"))] = every_k(comparison, metric)
