@@ -749,6 +749,65 @@ def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):
     assert f"where the CPUs have {means[0]}, {means[1]} and {means[2]}" in page
 
 
+def programs_of(fill, study, model):
+    """Return how many of the samples of a problem are different programs, for every seed."""
+    by_seed = [columns_of(fill, study, model, seed)["programs"] for seed in SEEDS_OF_RATES]
+    return np.mean(by_seed, axis=1)
+
+
+def test_what_is_said_of_narrowing_is_what_all_trainings_have(fill):
+    page = in_one_line("docs/smollm2.md")
+    means = {}
+    for study in RATES:
+        by_seed = {model: programs_of(fill, study, model) for model in ("grpo", "bon_loo1")}
+        means[study] = {model: f"{of_seeds.mean():.1f}" for model, of_seeds in by_seed.items()}
+        if study == RATES[0]:
+            assert (by_seed["grpo"] < by_seed["bon_loo1"]).all()
+    assert (
+        "GRPO has {grpo} different programs of 32 and `bon_loo1` {bon_loo1}, with".format(
+            **means[RATES[0]]
+        )
+        in page
+    )
+    assert (
+        "half the rate it has {grpo} and `bon_loo1` {bon_loo1}.".format(**means[RATES[1]]) in page
+    )
+    others = [
+        [
+            f"{fill.load(name).models[model]['diversity']['programs']:.1f}"
+            for model in means[RATES[0]]
+        ]
+        for name in ("smollm2_hidden", "smollm2_long_2", "smollm2_hidden_long")
+    ]
+    assert (
+        "it has {} and `bon_loo1` {} after 30 steps with hidden tests (three seeds), {} and {} "
+        "after 60 with visible ones (seeds 2 and 3), and {} and {} in the other".format(
+            *others[0], *others[1], *others[2]
+        )
+    ) in page
+
+
+def test_the_same_trainings_are_those_that_the_page_names(fill):
+    """Where max@1 of the chosen problems is equal in two evaluations, it is one training."""
+    studies = {1: "", 2: "_2", 3: "_3", 4: "_3", 5: "_5"}
+    same = set()
+    for seed, suffix in studies.items():
+        study = fill.load(f"smollm2_hidden_long{suffix}")
+        chosen = fill.problems_of("smollm2_hidden_long_2")
+        for model in ("grpo", "bon_loo1"):
+            columns = columns_of(fill, "smollm2_all", model, seed)
+            values = zip(columns["ids"], columns["max@k"]["1"], strict=True)
+            mean = np.mean([value for name, value in values if name in chosen])
+            shown_there = study.models[model]["by_seed"][str(seed)]["max@k"]["1"]
+            if mean == pytest.approx(shown_there, abs=SHOWN):
+                same.add((seed, model))
+    assert same == {(3, "grpo"), (3, "bon_loo1"), (4, "grpo"), (4, "bon_loo1"), (5, "bon_loo1")}
+    assert (
+        "Those of the third and the fourth seed, and `bon_loo1` of the fifth, are the trainings of "
+        "the tables above."
+    ) in in_one_line("docs/smollm2.md")
+
+
 def adjusted_p_of_smollm2(fill, study):
     """Return p of the crossed tests of a table, by pair and k, corrected for all nine of them."""
     p_values = {}
