@@ -577,6 +577,20 @@ def test_what_is_said_of_a_stronger_penalty_is_what_its_seeds_have(fill):
     assert f"of the same seeds: by {gains[8]} at 8 and by {gains[1]} at 1." in page
 
 
+def test_what_is_said_of_one_study_against_another_is_what_their_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    rates = (fill.load("learning_rate"), "grpo,rate=1.5e-4")
+    distilled = (fill.load("distillation"), "bon_loo1 to best of 8")
+    assert f"has {distance_between_studies(rates, distilled, 1)} more at 1 than *bon_loo1" in page
+    for k in (8, 16, 32, 64, 128):
+        low, high = re.findall(r"-?\d\.\d{3}", distance_between_studies(rates, distilled, k))[1:]
+        assert float(low) < 0 < float(high), "the page says that no difference is shown"
+    falling = distance_over_seeds(fill, "distillation", "base", "k falls to 1", 128)
+    assert f"At 128 it has {falling} less than the base." in page
+    to_constant = distance_over_seeds(fill, "k_against_n", "k=8", "k=8 to 1", 128)
+    assert f"At 128 no difference is shown: it has {to_constant} less." in page
+
+
 def mean_over_seeds(study, model, k):
     return np.mean([means["max@k"][str(k)] for means in study.models[model]["by_seed"].values()])
 
@@ -651,6 +665,11 @@ def test_what_is_said_of_tuned_penalties_is_what_their_seeds_have(fill):
     assert f"within {plain[8]} at 8, with more at 128" in in_one_line("docs/choose.md")
     assert f"`bon_loo1` has {lead[8]} more at 8" in readme
     assert f"first answer is {first} better" in readme
+    # What the penalty does to our method itself, on the six seeds.
+    with_penalty = (study, ours)
+    less = {k: distance_between_studies(without, with_penalty, k) for k in (1, 8)}
+    more = distance_between_studies(with_penalty, without, 128)
+    assert f"against none, {less[8]} less at 8, {less[1]} less at 1 and {more} more at 128." in page
     means = study.models[rival]["metrics"]["max@k"]
     cells = " | ".join(f"{means[k]['mean']:.3f}" for k in ("1", "8", "128"))
     assert f"| GRPO with a penalty of 0.2 | 640 | {cells} |" in readme
