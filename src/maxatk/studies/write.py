@@ -140,11 +140,11 @@ def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
     others = (
         f"On {len(base)} other seeds, each with its own problems, at a learning rate of 3e-4, GRPO "
         f"minus the model before training at {MANY} is {_interval(grpo - base)}, and max@8 "
-        f"training minus GRPO is {_interval(ours - grpo)}."
+        f"training minus GRPO is {_interval(ours - grpo)}, with 95% intervals over seeds."
     )
     smaller = (
-        "The learning rate decides it: at half of this one GRPO loses nothing there, and max@8 "
-        "training shows no gain over it."
+        "The learning rate decides it: on five of these seeds GRPO at half of this one loses "
+        "nothing there, and max@8 training shows no gain over it."
     )
     return [*_this_run(values, k), others, smaller]
 
