@@ -591,6 +591,28 @@ def test_what_is_said_of_one_study_against_another_is_what_their_seeds_have(fill
     assert f"At 128 no difference is shown: it has {to_constant} less." in page
 
 
+def test_what_is_said_of_three_seeds_is_what_they_have(fill):
+    page = in_one_line("docs/study.md")
+    at_1 = distance_over_seeds(fill, "signal", "plain loop", "groups with signal", 1)
+    at_128 = distance_over_seeds(fill, "signal", "groups with signal", "plain loop", 128)
+    first = fill.load("signal").pairs[0]
+    assert (
+        f"above it at 1 by {at_1}, p {first.adjusted_p:.3f} after correction for two tests, and "
+        f"below it at 128 by {at_128} ("
+    ) in page
+    pairs = fill.load("selection").pairs
+    (deployed,) = [
+        test
+        for test in pairs
+        if (test.measure.metric, test.measure.k) == ("max@k by visible_tests", 128)
+        and (test.first, test.second) == ("bon_loo1 by visible", "bon_loo1")
+    ]
+    assert (
+        f"it has {-deployed.difference:.3f} [{-deployed.high:.3f}, {-deployed.low:.3f}] more than "
+        f"*by visible*, p {deployed.adjusted_p:.3f} after correction for {len(pairs)} tests"
+    ) in page
+
+
 def mean_over_seeds(study, model, k):
     return np.mean([means["max@k"][str(k)] for means in study.models[model]["by_seed"].values()])
 
