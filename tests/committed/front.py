@@ -1,0 +1,43 @@
+"""Which models the seeds of the front choose, from the values of single problems."""
+
+import numpy as np
+import pandas as pd
+
+
+def chosen(values, names, seeds, *, aim, floor):
+    """Return of the models with enough max@1 on some seeds the one with the highest max@aim."""
+    means = {}
+    for name in names:
+        rows = values[name][values[name].seed.isin(seeds)]
+        of_seeds = rows.groupby("seed").mean(numeric_only=True)
+        means[name] = of_seeds.mean()
+    reached = [name for name in names if means[name]["1"] >= floor]
+    return max(reached, key=lambda name: means[name][aim])
+
+
+def held_out(values, names, seeds, *, aim, floor=-np.inf):
+    """Return the rows of every seed with the model that the other seeds choose."""
+    rows = []
+    for seed in seeds:
+        others = [other for other in seeds if other != seed]
+        of_model = values[chosen(values, names, others, aim=aim, floor=floor)]
+        rows.append(of_model[of_model.seed == seed])
+    return pd.concat(rows).set_index(["seed", "problem"])
+
+
+def differences_from_the_rivals(fill, *, aim, floor=-np.inf):
+    """Return what the models that are no rivals add to the rivals, for every seed and problem."""
+    study = fill.load("front")
+    values = values_of_front(fill)
+    methods = {name: model["levels"].get("method") for name, model in study.models.items()}
+    rivals = [name for name, method in methods.items() if method in study.front.rivals]
+    ours = [name for name in methods if name not in (*rivals, "base")]
+    our = held_out(values, ours, study.seeds, aim=aim, floor=floor)
+    their = held_out(values, [*rivals, "base"], study.seeds, aim=aim, floor=floor)
+    return our[aim] - their[aim]
+
+
+def values_of_front(fill):
+    """Return max@k of every problem by model, as it is committed."""
+    table = pd.read_csv(fill.DOCS / "front" / "problems.csv")
+    return dict(list(table[table.metric == "max@k"].groupby("model")))

@@ -1,0 +1,80 @@
+"""The committed results, as the tests of this folder read them again."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import yaml
+from scipy import stats
+
+ROOT = Path(__file__).parents[2]
+STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/results.json"))
+RECIPES = {  # by the name that the study's folder has
+    Path(settings["out"]).name: path
+    for path in (ROOT / "recipes").glob("*/*.yaml")
+    if "out" in (settings := yaml.safe_load(path.read_text(encoding="utf-8")))
+}
+RATES = ("smollm2_all", "smollm2_all_half_rate")
+SEEDS_OF_RATES = (1, 2, 3, 4, 5)
+SHOWN = 6e-6  # the values of problems are rounded to six digits
+
+
+def in_one_line(page):
+    """Return a page whose sentences are not broken into lines."""
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def columns_of(fill, name, model, seed):
+    """Return the values of single problems in one committed evaluation of SmolLM2."""
+    path = fill.DOCS / name / "evaluations" / f"{model}_{seed}.json"
+    return json.loads(path.read_text())["per_problem"]
+
+
+def row_of(table, name):
+    """Return the one row of a table that has this name."""
+    (row,) = [row for row in table.rows if row[0].text == name]
+    return row
+
+
+def max_at(fill, study, model, k):
+    """Max@k of every problem (seeds, problems), read as it is committed."""
+    by_seed = [columns_of(fill, study, model, seed)["max@k"] for seed in SEEDS_OF_RATES]
+    return np.array([columns[str(k)] for columns in by_seed])
+
+
+def mean_over_seeds(study, model, k):
+    """Return max@k of a model, every seed with the same weight."""
+    return np.mean([means["max@k"][str(k)] for means in study.models[model]["by_seed"].values()])
+
+
+def interval_over_seeds(fill, name, first, second, k):
+    """Mean difference in max@k with Student's t over seeds that have problems of their own."""
+    models = fill.load(name).models
+    by_seed = [models[model]["by_seed"].values() for model in (first, second)]
+    ours, theirs = ([means["max@k"][str(k)] for means in of_model] for of_model in by_seed)
+    interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    return np.mean(np.subtract(ours, theirs)), interval.low, interval.high
+
+
+def distance_over_seeds(fill, name, first, second, k):
+    """Return as text by how much two models differ in max@k, with the interval, as above 0."""
+    mean, low, high = interval_over_seeds(fill, name, first, second, k)
+    if mean < 0:
+        mean, low, high = -mean, -high, -low
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def distance_between_studies(first, second, k):
+    """Return as text by how much one model is above one of another study of the same problems.
+
+    Each is a study and the name of its model; the seeds are those of the first study.
+    """
+    study, model = first
+    other_study, other_model = second
+    of_other = other_study.models[other_model]["by_seed"]
+    differences = [
+        means["max@k"][str(k)] - of_other[seed]["max@k"][str(k)]
+        for seed, means in study.models[model]["by_seed"].items()
+    ]
+    interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    return f"{np.mean(differences):.3f} [{interval.low:.3f}, {interval.high:.3f}]"

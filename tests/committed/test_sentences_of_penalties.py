@@ -1,0 +1,112 @@
+"""What the pages say of KL penalties on the built-in model is what its seeds have."""
+
+from committed.results import (
+    RECIPES,
+    distance_between_studies,
+    distance_over_seeds,
+    in_one_line,
+    mean_over_seeds,
+)
+from maxatk.studies.recipe import load_study
+
+
+def test_what_is_said_of_a_stronger_penalty_is_what_its_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    name = "front_kl"
+    study = fill.load(name)
+    confirmed = fill.load("front_confirmed")
+    assert study.seeds == confirmed.seeds[:4]
+    rival = "stronger KL penalty"
+    tests = {test.measure.k: test for test in study.pairs}
+    assert [k for k, test in tests.items() if test.adjusted_p <= 0.05] == [1]
+    lead = {k: distance_over_seeds(fill, name, "bon_loo1", rival, k) for k in (1, 8, 32, 128)}
+    assert tests[1].difference < 0 < min(tests[k].difference for k in (8, 32, 128))
+    first = lead[1].replace(" [", "\\* [")
+    assert (
+        f"at 8**: `bon_loo1` has {lead[8]} more, p {tests[8].p:.3f}. At 32 it has {lead[32]} more "
+        f"and at 128 {lead[128]}."
+    ) in page
+    assert f"first answer is better** than that of `bon_loo1`, by {first}." in page
+    # The weaker penalty was trained on the same seeds, with the same problems.
+    weaker = (confirmed, "KL penalty")
+    gains = {k: distance_between_studies((study, rival), weaker, k) for k in (1, 8)}
+    assert f"of the same seeds: by {gains[8]} at 8 and by {gains[1]} at 1." in page
+
+
+def test_the_penalties_are_those_that_the_seeds_which_choose_prefer(fill):
+    """Each method's highest mean of max@8 over two seeds, which report nothing."""
+    page = in_one_line("docs/study.md")
+    choosing = fill.load("front_penalties")
+    at_8 = {
+        model: mean_over_seeds(choosing, model, 8) for model in choosing.models if model != "base"
+    }
+    chosen = []
+    for method in ("bon_loo1", "grpo"):
+        models = [model for model in at_8 if model.startswith(method)]
+        chosen.append(max(models, key=at_8.get))
+    assert chosen == ["bon_loo1, KL 0.04,steps=640", "grpo, KL 0.2,steps=640"]
+    assert (
+        f"without one it has {at_8['bon_loo1,steps=640']:.3f} at 8, "
+        f"and with 0.04 it has {at_8['bon_loo1, KL 0.04,steps=640']:.3f}."
+    ) in page
+
+    reporting = load_study(RECIPES["front_tuned"])
+    names = [model.removesuffix(",steps=640") for model in chosen]
+    assert [variant.name for variant in reporting.variants] == ["base", *names]
+    assert reporting.train["trainer"]["max_steps"] == 640
+    assert not set(reporting.seeds) & set(choosing.seeds)
+
+
+def test_what_is_said_of_tuned_penalties_is_what_their_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    readme = in_one_line("README.md")
+    name = "front_tuned"
+    study = fill.load(name)
+    confirmed = fill.load("front_confirmed")
+    ours = "bon_loo1, KL 0.04"
+    rival = "grpo, KL 0.2"
+    assert study.seeds == confirmed.seeds
+    # The base and the problems of a seed are the same in both studies.
+    bases = [s.models["base"]["by_seed"] for s in (study, confirmed)]
+    assert [by_seed["21"]["max@k"]["8"] for by_seed in bases] == [bases[0]["21"]["max@k"]["8"]] * 2
+    tests = {test.measure.k: test for test in study.pairs}
+    at = (1, 8, 32, 128)
+    lead = {k: distance_over_seeds(fill, name, ours, rival, k) for k in at}
+    assert tests[8].adjusted_p > 0.05, "the page says that no difference is shown"
+    assert (
+        f"at 8**: `bon_loo1` has {lead[8]} more, p {tests[8].p:.3f}, in {tests[8].above} of the "
+        f"six seeds. At 32 it has {lead[32]} more and at 128 {lead[128]}."
+    ) in page
+    first = distance_over_seeds(fill, name, rival, ours, 1)
+    starred = first.replace(" [", "\\* [") if tests[1].adjusted_p <= 0.05 else first
+    assert f"GRPO has the better first answer**, by {starred}." in page
+    weaker = (confirmed, "KL penalty")
+    gain = {k: distance_between_studies((study, rival), weaker, k) for k in at}
+    lost = distance_between_studies(weaker, (study, rival), 1)
+    assert (
+        f"it has {gain[8]} more at 8 and {gain[128]} more at 128 than with 0.04 and 320 steps, and "
+        f"{lost} less at 1."
+    ) in page
+    without = (confirmed, "bon_loo1")
+    plain = {k: distance_between_studies(without, (study, rival), k) for k in at}
+    at_32 = distance_between_studies((study, rival), without, 32)
+    at_128 = distance_between_studies((study, rival), without, 128)
+    assert f"above the tuned GRPO at 8**, by {plain[8]}, with the model" in page
+    at_1 = plain[1].replace("-0.000", "0.000")
+    assert f"At 1 it has {at_1} more, at 32 {at_32} less and at 128 {at_128} less." in page
+    assert f"`bon_loo1` has {plain[8]} more at 8 than that GRPO." in page
+    assert (
+        f"it has {plain[8]} less at 8 than max@k training without one, an equal first answer and "
+        f"{at_128} more at 128."
+    ) in readme
+    assert f"within {plain[8]} at 8, with more at 128" in in_one_line("docs/choose.md")
+    assert f"`bon_loo1` has {lead[8]} more at 8" in readme
+    assert f"first answer is {first} better" in readme
+    # What the penalty does to our method itself, on the six seeds.
+    with_penalty = (study, ours)
+    less = {k: distance_between_studies(without, with_penalty, k) for k in (1, 8)}
+    more = distance_between_studies(with_penalty, without, 128)
+    assert f"against none, {less[8]} less at 8, {less[1]} less at 1 and {more} more at 128." in page
+    means = study.models[rival]["metrics"]["max@k"]
+    cells = " | ".join(f"{means[k]['mean']:.3f}" for k in ("1", "8", "128"))
+    assert f"| GRPO with a penalty of 0.2 | 640 | {cells} |" in readme

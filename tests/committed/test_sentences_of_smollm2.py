@@ -1,0 +1,177 @@
+"""What the pages say of SmolLM2 is what its committed evaluations have."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from committed.results import (
+    RATES,
+    ROOT,
+    SEEDS_OF_RATES,
+    SHOWN,
+    columns_of,
+    in_one_line,
+    max_at,
+    row_of,
+)
+from maxatk.statistics.tests import over_seeds_and_problems
+
+
+def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
+    arms = {name: fill.load_evaluations([name]) for name in RATES}
+    readme = in_one_line("README.md")
+    page = in_one_line("docs/smollm2.md")
+    lead = row_of(fill.table_of_best(arms), "bon_loo1 − grpo")[-1]
+    interval = f"{lead.text} {lead.detail}".replace("+", "").replace("−", "-")
+    assert f"`bon_loo1` has {interval} more" in readme
+    # At 32 the rates that the other seeds choose are the same for all of them.
+    values = max_at(fill, RATES[0], "bon_loo1", 32) - max_at(fill, RATES[1], "grpo", 32)
+    test = over_seeds_and_problems(values[:, :, None], variance_factor=1 + 5 / 4)
+    assert f"(p {test.p[0]:.2f})" in page
+    behind = values.mean(axis=1)[4]
+    assert (values.mean(axis=1)[:4] > 0).all()
+    assert f"behind by {-behind:.3f} in the fifth" in page
+    half = row_of(fill.table_of_seeds(arms[RATES[1]]), "bon_loo1 − grpo")[-1]
+    low, high = half.detail.strip("[]").replace("−", "-").replace("+", "").split(", ")
+    less = half.text.removeprefix("−")
+    assert f"{less} [{-float(high):.3f}, {-float(low):.3f}] less" in readme
+
+
+def test_what_is_said_of_the_largest_rate_is_what_its_seed_says(fill):
+    page = in_one_line("docs/smollm2.md")
+    table = fill.table_of_seeds(fill.load_evaluations(["smollm2_all_double_rate"]))
+    of_eight = row_of(table, "bon_loo1 − grpo")[2]
+    low, high = of_eight.detail.strip("[]").replace("−", "-").split(", ")
+    assert f"at 8 by {of_eight.text[1:]} [{-float(high):.3f}, {-float(low):.3f}]" in page
+    sentences = {
+        "bon_loo1": "has {} there, where it has {} at the full rate and {} at half of it",
+        "grpo": "GRPO has {}, {} and {}.",
+    }
+    for model, sentence in sentences.items():
+        means = [
+            np.mean(columns_of(fill, study, model, 5)["max@k"]["32"])
+            for study in ("smollm2_all_double_rate", *RATES)
+        ]
+        assert sentence.format(*(f"{mean:.3f}" for mean in means)) in page
+
+
+def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):
+    page = in_one_line("docs/smollm2.md")
+    pooled = json.loads((fill.DOCS / "smollm2_base" / "base.json").read_text())
+    at = pooled["metrics"]["max@k"]
+    assert (
+        f"It has {at['1']['mean']:.3f} at 1, {at['8']['mean']:.3f} at 8 and "
+        f"{at['32']['mean']:.3f} at 32" in page
+    )
+    for k in ("128", "256"):
+        interval = f"{at[k]['mean']:.3f} [{at[k]['low']:.3f}, {at[k]['high']:.3f}]"
+        assert interval in page
+    assert set(pooled["per_problem"]["samples"]) == {256}
+    cpus = fill.load_evaluations(["smollm2_all"])
+    ids = columns_of(fill, "smollm2_all", "base", 1)["ids"]
+    assert sorted(pooled["per_problem"]["ids"]) == sorted(ids)
+    row = row_of(fill.table_of_seeds(cpus), "base")
+    means = [cell.text.split()[0] for cell in row[1:]]
+    assert f"where the CPUs have {means[0]}, {means[1]} and {means[2]}" in page
+
+
+def programs_of(fill, study, model):
+    """Return how many of the samples of a problem are different programs, for every seed."""
+    by_seed = [columns_of(fill, study, model, seed)["programs"] for seed in SEEDS_OF_RATES]
+    return np.mean(by_seed, axis=1)
+
+
+def test_what_is_said_of_narrowing_is_what_all_trainings_have(fill):
+    page = in_one_line("docs/smollm2.md")
+    means = {}
+    for study in RATES:
+        by_seed = {model: programs_of(fill, study, model) for model in ("grpo", "bon_loo1")}
+        means[study] = {model: f"{of_seeds.mean():.1f}" for model, of_seeds in by_seed.items()}
+        if study == RATES[0]:
+            assert (by_seed["grpo"] < by_seed["bon_loo1"]).all()
+    assert (
+        "GRPO has {grpo} different programs of 32 and `bon_loo1` {bon_loo1}, with".format(
+            **means[RATES[0]]
+        )
+        in page
+    )
+    assert (
+        "half the rate it has {grpo} and `bon_loo1` {bon_loo1}.".format(**means[RATES[1]]) in page
+    )
+    others = [
+        [
+            f"{fill.load(name).models[model]['diversity']['programs']:.1f}"
+            for model in means[RATES[0]]
+        ]
+        for name in ("smollm2_hidden", "smollm2_long_2", "smollm2_hidden_long")
+    ]
+    assert (
+        "it has {} and `bon_loo1` {} after 30 steps with hidden tests (three seeds), {} and {} "
+        "after 60 with visible ones (seeds 2 and 3), and {} and {} in the other".format(
+            *others[0], *others[1], *others[2]
+        )
+    ) in page
+
+
+def test_the_same_trainings_are_those_that_the_page_names(fill):
+    """Where max@1 of the chosen problems is equal in two evaluations, it is one training."""
+    studies = {1: "", 2: "_2", 3: "_3", 4: "_3", 5: "_5"}
+    same = set()
+    for seed, suffix in studies.items():
+        study = fill.load(f"smollm2_hidden_long{suffix}")
+        chosen = fill.problems_of("smollm2_hidden_long_2")
+        for model in ("grpo", "bon_loo1"):
+            columns = columns_of(fill, "smollm2_all", model, seed)
+            values = zip(columns["ids"], columns["max@k"]["1"], strict=True)
+            mean = np.mean([value for name, value in values if name in chosen])
+            shown_there = study.models[model]["by_seed"][str(seed)]["max@k"]["1"]
+            if mean == pytest.approx(shown_there, abs=SHOWN):
+                same.add((seed, model))
+    assert same == {(3, "grpo"), (3, "bon_loo1"), (4, "grpo"), (4, "bon_loo1"), (5, "bon_loo1")}
+    assert (
+        "Those of the third and the fourth seed, and `bon_loo1` of the fifth, are the trainings of "
+        "the tables above."
+    ) in in_one_line("docs/smollm2.md")
+
+
+def adjusted_p_of_smollm2(fill, study):
+    """Return p of the crossed tests of a table, by pair and k, corrected for all nine of them."""
+    p_values = {}
+    for first, second in (("grpo", "base"), ("bon_loo1", "base"), ("bon_loo1", "grpo")):
+        for k in (1, 8, 32):
+            differences = max_at(fill, study, first, k) - max_at(fill, study, second, k)
+            p_values[first, second, k] = over_seeds_and_problems(differences[:, :, None]).p[0]
+    corrected = stats.false_discovery_control(list(p_values.values()))
+    return dict(zip(p_values, corrected, strict=True))
+
+
+def test_what_is_said_of_the_tests_on_smollm2_is_corrected(fill):
+    page = in_one_line("docs/smollm2.md")
+    full = adjusted_p_of_smollm2(fill, "smollm2_all")
+    for k in (1, 32):
+        assert f"{full['bon_loo1', 'grpo', k]:.3f}" == "0.016"
+    assert "Both have p 0.016 after correction for nine tests" in page
+    half = adjusted_p_of_smollm2(fill, "smollm2_all_half_rate")
+    of_eight = f"{half['bon_loo1', 'grpo', 8]:.3f}"
+    assert f"0.016 [0.000, 0.031], p {of_eight} after correction for nine tests" in page
+
+
+def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8").replace("−", "-")
+    path = ROOT / "docs" / "study" / "smollm2_programs" / "turns.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    ways = [f"{way} at 1" for way in ("one turn", "blind retry", "two turns")]
+    for trained_with in ("one turn", "two turns"):
+        of_model = [row for row in rows if row["trained with"] == trained_with]
+        values = np.array([[float(row[way]) for way in ways] for row in of_model])
+        of_problems = values.reshape(2, 120, 3).mean(axis=0)  # over the two seeds
+        difference = of_problems[:, 2] - of_problems[:, 1]
+        half = stats.t.ppf(0.975, 119) * stats.sem(difference)
+        means = " | ".join(f"{mean:.3f}" for mean in of_problems.mean(axis=0))
+        low, high = difference.mean() - half, difference.mean() + half
+        expected = f"{difference.mean():.3f} [{low:.3f}, {high:.3f}]"
+        assert f"| {trained_with} | {means} | {expected} |" in page
