@@ -47,6 +47,8 @@ def test_a_wrong_column_or_value_is_named(data):
         frame(data, problem="score", reward="task")
     with pytest.raises(DataError, match=r"row 0: field 'task': must be a finite number"):
         frame(data, problem="task", reward="task")
+    with pytest.raises(DataError, match=r"row 0: field 'score': .*, got the text '-?[0-9.]+'"):
+        frame(data.dropna().astype({"score": str}), problem="task", reward="score")
     with pytest.raises(DataError, match="column 'score' holds no rewards"):
         frame(data.assign(score=np.nan), problem="task", reward="score")
     with pytest.raises(DataError, match="holds no rows"):

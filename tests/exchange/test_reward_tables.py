@@ -56,6 +56,26 @@ def test_the_text_of_a_number_is_a_column_of_scores_only_where_there_are_no_type
     assert last.columns == ({"style": 0.5} if has_types else {"style": 0.5, "pred": 1.0})
 
 
+@pytest.mark.parametrize("name", ["s.csv", "s.tsv", "s.csv.gz", "s.jsonl", "s.parquet"])
+@pytest.mark.parametrize(
+    ("rows", "mapping"),
+    [
+        ([{"problem_id": "p", "reward": "0"}, {"problem_id": "p", "reward": "1"}], {}),
+        ([{"problem_id": "p", "try0": "0", "try1": "1"}], {}),
+        ([{"problem_id": "p", "pred": "0"}, {"problem_id": "p", "pred": "1"}], {"reward": "pred"}),
+    ],
+)
+def test_the_text_of_a_number_is_a_reward_only_where_there_are_no_types(
+    tmp_path, name, rows, mapping
+):
+    path = write(tmp_path, rows, name)
+    if name not in ("s.jsonl", "s.parquet"):
+        assert [sample.reward for sample in read_log(path, mapping=mapping)] == [0, 1]
+        return
+    with pytest.raises(DataError, match=r"must be a finite number .*, got the text '0'"):
+        read_log(path, mapping=mapping)
+
+
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "s.parquet", "s.tsv", "s.csv.gz"])
 def test_max_at_k_of_a_table_is_the_mean_over_its_subsets(tmp_path, name):
     results = score_rewards(write(tmp_path, ROWS, name), tmp_path / "run", more_ks=[3])

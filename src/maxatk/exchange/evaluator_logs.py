@@ -162,7 +162,8 @@ def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
         raise DataError(f"{path}: inspect_ai does not read it: {error}") from error
     for sample in samples:
         scores = {name: score.value for name, score in (sample.scores or {}).items()}
-        row = {name: getattr(sample, name) for name in ("id", "epoch", "input", "target")}
+        # inspect takes the text of a number as one too
+        row = TextRow({name: getattr(sample, name) for name in ("id", "epoch", "input", "target")})
         row |= {"completion": sample.output.completion, "scores": scores}
         row["turns"] = sum(message.role == "assistant" for message in sample.messages)
         yield f"{path}, sample {sample.id}, epoch {sample.epoch}", row
@@ -180,7 +181,7 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
         raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
     reward = None
     if "reward" not in mapping:
-        reward = log.reward(scores.get(scorer), f"scores.{scorer}")
+        reward = log.reward(scores.get(scorer), f"scores.{scorer}", text_is_number=True)
     prompt = row["input"]
     if not isinstance(prompt, str):
         prompt = "\n".join(message.text for message in prompt)
@@ -191,7 +192,7 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             row["epoch"] - 1,  # epochs count from 1, samples from 0
             row["completion"],
             reward,
-            log.numbers(TextRow(scores)),  # inspect takes the text of a number as one too
+            log.numbers(TextRow(scores)),
             prompt=prompt,
             answer=target if isinstance(target, str) else "\n".join(target),
             turns=row.get("turns"),

@@ -95,7 +95,7 @@ def sample_at(
     fields: dict[str, Any] = {}
     for name, path in paths.items():
         value = field(row, path, absent=None if name in optional else MISSING)
-        fields[name] = conversation(value) if name == "prompt" else typed(name, value, path)
+        fields[name] = conversation(value) if name == "prompt" else typed(name, value, path, row)
         if name == "completion" and is_list_of(Mapping, value):
             fields.setdefault("turns", turns_of(value))
             fields["transcript"] = transcript(value)
@@ -112,10 +112,12 @@ def sample_at(
     return LogRow(**fields, columns=columns)
 
 
-def typed(name: str, value: Any, path: str) -> Any:
-    """Return a value for the field `name` of a sample; raises DataError for another kind."""
+def typed(name: str, value: Any, path: str, row: RawRow) -> Any:
+    """Return a value of a row as the field `name` of a sample; DataError for another kind."""
     if value is None and name != "problem_id":
         return None
+    if name == "reward":
+        return reward(value, path, text_is_number=isinstance(row, TextRow))
     return _READERS[name](value, path)
 
 
@@ -156,14 +158,20 @@ def index(value: Any, name: str) -> int:
     return int(number)
 
 
-def reward(value: Any, name: str) -> float | None:
-    """Return a reward, None where it is empty or NaN; raises DataError for anything else."""
+def reward(value: Any, name: str, *, text_is_number: bool = False) -> float | None:
+    """Return a reward, None where it is empty or NaN; raises DataError for anything else.
+
+    The text of a number is one in a table without types, such as CSV; elsewhere it may be an
+    answer.
+    """
     if value is None or value == "":
         return None
-    number = _as_number(value)
+    is_text = isinstance(value, str) and not text_is_number
+    number = None if is_text else _as_number(value)
     if number is None or abs(number) > LARGEST:
         allowed = f"a finite number of at most {LARGEST:g} in size, or empty"
-        raise DataError(f"field {name!r}: must be {allowed}, got {value!r:.60}")
+        kind = "the text " if is_text else ""
+        raise DataError(f"field {name!r}: must be {allowed}, got {kind}{value!r:.60}")
     return None if math.isnan(number) else number
 
 
@@ -243,7 +251,6 @@ def _text(value: Any, name: str) -> str:
 _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "problem_id": identifier,
     "sample": index,
-    "reward": reward,
     "completion": _completion,
     "prompt": _text,
     "answer": lambda value, _: str(value),
@@ -251,6 +258,7 @@ _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "turn": index,
     "turns": index,
 }
-"""Field of a sample that a path may be given for -> what reads it."""
+"""Field of a sample that any row has in the same form -> what reads it."""
 
-MAPPED = tuple(_READERS)
+MAPPED = (*_READERS, "reward")
+"""Fields of a sample that a path may be given for."""

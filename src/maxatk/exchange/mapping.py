@@ -53,7 +53,7 @@ def mapped(samples: Sequence[LogRow], row: RawRow, mapping: Mapping[str, str]) -
         is_shared = not isinstance(value, list) or log.is_list_of(Mapping, value)
         values = [value] * len(samples) if is_shared else value
         samples = [
-            dataclasses.replace(sample, **{name: log.typed(name, item, path)})
+            dataclasses.replace(sample, **{name: log.typed(name, item, path, row)})
             for sample, item in zip(samples, log.one_each(values, len(samples), path), strict=True)
         ]
     return samples

@@ -28,7 +28,7 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
             return [
                 sample
                 for name, values in row.items()
-                for sample in _samples(str(name), enumerate(values))
+                for sample in _samples(str(name), enumerate(values), row)
             ]
         return None
     id_path = mapping.get("problem_id", "problem_id")
@@ -37,14 +37,14 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
         values = value_at(row, mapping.get("reward", "reward"))
         if not _is_list_of_numbers(values):
             return None
-        return _samples(problem_id, enumerate(values))
+        return _samples(problem_id, enumerate(values), row)
     if row.get("completion") is not None or "completion" in mapping:
         return None
     names = _numbered_names(row, without=id_path)
     if names is None:
         return None
     cells = [(number, row[name]) for number, name in enumerate(names)]
-    return _samples(problem_id, [cell for cell in cells if cell[1] not in (None, "")])
+    return _samples(problem_id, [cell for cell in cells if cell[1] not in (None, "")], row)
 
 
 def _is_list_of_numbers(value: Any) -> bool:
@@ -53,13 +53,17 @@ def _is_list_of_numbers(value: Any) -> bool:
     )
 
 
-def _samples(problem_id: str, values: Iterable[tuple[int, Any]]) -> list[LogRow]:
-    """Return the samples of a problem, of their numbers and rewards.
+def _samples(problem_id: str, values: Iterable[tuple[int, Any]], row: RawRow) -> list[LogRow]:
+    """Return the samples of a problem, of their numbers and the rewards that stand in a row.
 
     Raises DataError where there are none: the mean would be that of the other problems.
     """
     samples = [
-        LogRow(problem_id, number, reward=log.reward(value, f"reward of sample {number}"))
+        LogRow(
+            problem_id,
+            number,
+            reward=log.typed("reward", value, f"reward of sample {number}", row),
+        )
         for number, value in values
     ]
     if not samples:
