@@ -1,5 +1,6 @@
 """Settings that are not allowed are refused before any work, with what is allowed."""
 
+import importlib.util
 import json
 import warnings
 
@@ -98,11 +99,72 @@ from .conftest import config
         ({"max_completion_length": 2**70}, r"max_completion_length: must be a whole number"),
         ({"pad_to_multiple_of": 0}, r"pad_to_multiple_of: must be a whole number from 1 to"),
         ({"dataloader_num_workers": 2**40}, r"dataloader_num_workers: .* from 0 to 1,024"),
+        ({"adam_beta1": 2.0}, r"adam_beta1: must be from 0 and below 1, got 2\.0"),
+        ({"adam_epsilon": -1.0}, r"adam_epsilon: must be finite and not negative"),
+        ({"weight_decay": -3.0}, r"weight_decay: must be finite and not negative"),
+        ({"optim_args": "eps"}, r"optim_args: 'eps': not enough values"),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, r"lr_scheduler_kwargs: .*min_lr_rate"),
+        ({"lr_scheduler_type": "warmup_stable_decay"}, r"lr_scheduler_kwargs: .*num_decay_steps"),
+        (
+            {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_ennd": 0}},
+            r"lr_scheduler_kwargs: {'lr_ennd': 0} with lr_scheduler_type 'polynomial': .*argument",
+        ),
+        (
+            # which shows at the first step behind the warm-up alone
+            {
+                "lr_scheduler_type": "cosine",
+                "warmup_steps": 3,
+                "max_steps": 9,
+                "lr_scheduler_kwargs": {"num_cycles": "two"},
+            },
+            r"lr_scheduler_kwargs: {'num_cycles': 'two'}",
+        ),
+        (
+            {"save_strategy": "steps", "save_steps": 0},
+            r"save_steps: must be above 0 .*save_strategy 'no'.*got 0",
+        ),
+        ({"save_strategy": "best"}, r"save_strategy: must be .*metric_for_best_model, got 'best'"),
+        (
+            {"generation_kwargs": {"max_tokens": 64}},
+            r"generation_kwargs: unknown key 'max_tokens'; did you mean 'max_new_tokens'",
+        ),
+        ({"generation_kwargs": {"max_new_tokens": 0}}, r"generation_kwargs: .*greater than 0"),
     ],
 )
 def test_values_that_are_not_allowed_are_refused(tmp_path, changes, message):
     with pytest.raises(InvalidValueError, match=message):
         config(tmp_path, **changes)
+
+
+def test_an_optimizer_whose_package_is_not_installed_is_refused_before_there_is_a_model(tmp_path):
+    if importlib.util.find_spec("galore_torch") is not None:
+        pytest.skip("galore_torch is installed")
+    with pytest.raises(MissingDependencyError, match=r"optim: 'galore_adamw': .*galore_torch"):
+        config(tmp_path, optim="galore_adamw")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optim": "adafactor"},
+        {"optim": "sgd", "optim_args": "momentum=0.9"},
+        {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 5},
+        {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6}},
+        {
+            "lr_scheduler_type": "warmup_stable_decay",
+            "lr_scheduler_kwargs": {"num_decay_steps": 10},
+            "max_steps": 20,
+        },
+        {"learning_rate": 0.0, "lr_scheduler_type": "linear"},
+        {"save_strategy": "no", "save_steps": 0},
+        {"save_strategy": "steps", "save_steps": 0.25},
+    ],
+)
+def test_optimizers_schedules_and_checkpoints_that_transformers_makes_are_allowed(
+    tmp_path, changes
+):
+    settings = config(tmp_path, **changes)
+    assert {name: getattr(settings, name) for name in changes} == changes
 
 
 def test_the_largest_seed_is_taken(tmp_path):

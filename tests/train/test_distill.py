@@ -220,6 +220,16 @@ def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recip
             "seed: must be a whole number from 0",
         ),
         ({"trainer": {"learning_rat": 1}}, InvalidValueError, "learning_rate"),
+        (
+            {"trainer": {"lr_scheduler_type": "cosine_with_min_lr", "use_cpu": True}},
+            InvalidValueError,
+            "lr_scheduler_kwargs: .*min_lr_rate",
+        ),
+        (
+            {"trainer": {"save_steps": 0, "save_strategy": "steps", "use_cpu": True}},
+            InvalidValueError,
+            "save_steps: must be above 0",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_before_any_work(recipe, changes, error, message):

@@ -146,6 +146,11 @@ def test_a_run_of_other_problems_in_a_file_of_the_same_name_is_not_left_alone(re
             "trainer.eval_strategy: must be 'no' in a recipe, .* maxatk eval .*got 'steps'",
         ),
         (
+            {"trainer": {"save_strategy": "best", "metric_for_best_model": "reward"}},
+            InvalidValueError,
+            "trainer.metric_for_best_model: must be None in a recipe, which has no evaluation set",
+        ),
+        (
             {"trainer": {"reward_weights": [1.0, 2.0]}},
             InvalidValueError,
             "trainer.reward_weights: must be None in a recipe, whose `reward` has the weights",

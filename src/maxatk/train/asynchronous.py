@@ -26,7 +26,7 @@ from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
-from maxatk.train.unread_settings import check_numbers
+from maxatk.train.unread_settings import check_unread
 from maxatk.training import Groups, Learner, ratio_values
 
 with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip install 'trl>=1.16'"):
@@ -76,7 +76,7 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
             why = f"with {method}, which needs whole groups in a micro-batch"
             require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
-        check_numbers(self)
+        check_unread(self)
 
 
 class MaxAtKRolloutLoop(_AsyncRolloutLoop):

@@ -35,7 +35,7 @@ from maxatk.train.folder import alone_in, check_plan, finished, fit, out_folder
 from maxatk.train.launch import check_processes, process_count
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
-from maxatk.train.unread_settings import check_numbers
+from maxatk.train.unread_settings import check_unread
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 # What the weighed loss is made for: a sample a row, and its likelihood.
@@ -174,7 +174,7 @@ def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     of_run = {"output_dir": str(out), "remove_unused_columns": False, **_LOSS}
     of_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut samples at 1024 tokens
     config = trainer_settings(SFTConfig, of_recipe, of_run)
-    check_numbers(config)
+    check_unread(config)
     return config
 
 

@@ -24,6 +24,7 @@ _NO_SET = "which has no evaluation set: maxatk eval measures held-out problems"
 _ALONE = {
     "eval_strategy": ("no", _NO_SET),
     "eval_on_start": (False, _NO_SET),
+    "metric_for_best_model": (None, _NO_SET),
     "reward_weights": (None, "whose `reward` has the weights of its parts"),
 }
 

@@ -13,7 +13,7 @@ from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_nam
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
 from maxatk.train.launch import process_count
-from maxatk.train.unread_settings import check_cispo, check_generation, check_numbers
+from maxatk.train.unread_settings import check_cispo, check_generation, check_unread
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
@@ -107,7 +107,7 @@ def require_settings(config: Any, needed: Mapping[str, Sequence[Any]], why: str)
 
 def check_meaning(config: Any) -> None:
     """Refuse settings whose meaning the method, or what its ratios are taken to, would change."""
-    check_numbers(config)
+    check_unread(config)
     check_generation(config)
     check_cispo(config)
     why = "because the scale is part of the method: choose another one"

@@ -7,7 +7,11 @@ import numbers
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from transformers import GenerationConfig
+
 from maxatk.check import require
+from maxatk.errors import InvalidValueError, suggestion
+from maxatk.train.optimizer_checks import check_optimizer
 
 
 class Range(NamedTuple):
@@ -26,6 +30,7 @@ def _integers(least: int, most: int) -> Range:
 _POSITIVE = Range("positive and finite", lambda number: 0 < number < math.inf)
 _FROM_ZERO = Range("finite and not negative", lambda number: 0 <= number < math.inf)
 _SHARE = Range("from 0 to 1", lambda number: 0 <= number <= 1)
+_BELOW_ONE = Range("from 0 and below 1", lambda number: 0 <= number < 1)
 _SHARE_ABOVE_ZERO = Range("above 0 and at most 1", lambda number: 0 < number <= 1)
 
 _LARGEST_INDEX = 2**31 - 1  # of a place in a list or a tensor; beyond 64 bits they overflow
@@ -47,6 +52,10 @@ RANGES: Mapping[str, Range] = {
     "pad_to_multiple_of": _COUNT,
     "dataloader_num_workers": _integers(0, 1024),  # processes, of which torch starts all at once
     "learning_rate": _FROM_ZERO,
+    "weight_decay": _FROM_ZERO,
+    "adam_beta1": _BELOW_ONE,
+    "adam_beta2": _BELOW_ONE,
+    "adam_epsilon": _FROM_ZERO,
     "temperature": _POSITIVE,
     "top_p": _SHARE_ABOVE_ZERO,
     "top_k": _integers(-1, _LARGEST_INDEX),
@@ -67,7 +76,17 @@ RANGES: Mapping[str, Range] = {
 _ONE_SAMPLE_A_ROW = {"do_sample": True, "num_beams": 1, "num_return_sequences": 1, "n": 1}
 
 
-def check_numbers(config: Any) -> None:
+def check_unread(config: Any) -> None:
+    """Refuse settings that any trainer of TRL would take, and fail or mislead by later.
+
+    Raises InvalidValueError, and MissingDependencyError for an optimizer that is not installed.
+    """
+    _check_numbers(config)
+    _check_saving(config)
+    check_optimizer(config)
+
+
+def _check_numbers(config: Any) -> None:
     """Refuse numbers outside of their ranges, of those that the settings have."""
     for name, allowed in RANGES.items():
         value = getattr(config, name, None)
@@ -82,8 +101,21 @@ def _is_in(value: Any, allowed: Range) -> bool:
     return isinstance(value, numbers.Real) and allowed.holds(float(value))
 
 
+def _check_saving(config: Any) -> None:
+    """Refuse settings with which transformers writes no checkpoints, or fails at the start."""
+    if config.save_strategy == "steps":
+        allowed = "above 0 with save_strategy 'steps'; save_strategy 'no' writes no checkpoints"
+        require(config.save_steps > 0, "save_steps", allowed, config.save_steps)
+    is_known = config.save_strategy != "best" or config.metric_for_best_model is not None
+    allowed = "'no', 'steps' or 'epoch' without a metric_for_best_model"
+    require(is_known, "save_strategy", allowed, str(config.save_strategy.value))
+
+
 def check_generation(config: Any) -> None:
-    """Refuse keys of `generation_kwargs` by which samples are not those that are trained on."""
+    """Refuse keys of `generation_kwargs` by which samples are not those that are trained on.
+
+    Without vLLM, which has keys of its own, refuse those that `generate` would fail at or ignore.
+    """
     for name, value in (config.generation_kwargs or {}).items():
         field = f"generation_kwargs.{name}"
         if name in RANGES:
@@ -97,6 +129,21 @@ def check_generation(config: Any) -> None:
             trained = config.temperature
             why = f"that of the setting temperature, {trained!r}, at which probabilities are taken"
             require(value == trained, field, why, value)
+    if not config.use_vllm:
+        _check_generate(config.generation_kwargs or {})
+
+
+def _check_generate(settings: Mapping[str, Any]) -> None:
+    known = vars(GenerationConfig())
+    for name in settings:
+        if name not in known:
+            raise InvalidValueError(
+                f"generation_kwargs: unknown key {name!r}{suggestion(name, known)}"
+            )
+    try:
+        GenerationConfig(**settings)
+    except (ValueError, TypeError) as error:
+        raise InvalidValueError(f"generation_kwargs: {error}") from error
 
 
 def check_cispo(config: Any) -> None:
