@@ -220,6 +220,7 @@ def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recip
             "seed: must be a whole number from 0",
         ),
         ({"trainer": {"learning_rat": 1}}, InvalidValueError, "learning_rate"),
+        ({"peft": {"target_modules": ["no"]}}, InvalidValueError, "peft: Target modules {'no'}"),
         (
             {"trainer": {"lr_scheduler_type": "cosine_with_min_lr", "use_cpu": True}},
             InvalidValueError,

@@ -79,6 +79,17 @@ def test_json_holds_the_same(recipe, tmp_path, capsys):
             r"prompt of \d+ tokens and trainer\.max_completion_length=120 exceed .* of 128",
         ),
         ({"peft": {"rank": 4}}, InvalidValueError, r"peft: unknown key 'rank'.*allowed: .*lora_a"),
+        ({"peft": {"r": 0}}, InvalidValueError, r"peft: `r` should be a positive integer"),
+        (
+            {"peft": {"target_modules": ["nosuch"]}},
+            InvalidValueError,
+            r"peft: Target modules {'nosuch'} not found",
+        ),
+        (
+            {"trainer": {"max_steps": -1, "num_train_epochs": 0}},
+            InvalidValueError,
+            r"num_train_epochs: must be positive and finite, got 0",
+        ),
     ],
 )
 def test_what_a_run_would_refuse_is_refused(recipe, changes, error, message):

@@ -146,6 +146,12 @@ def test_a_run_of_other_problems_in_a_file_of_the_same_name_is_not_left_alone(re
             "trainer.eval_strategy: must be 'no' in a recipe, .* maxatk eval .*got 'steps'",
         ),
         (
+            {"trainer": {"resume_from_checkpoint": "runs/old/checkpoint-100"}},
+            InvalidValueError,
+            "trainer.resume_from_checkpoint: must be None in a recipe, which goes on from the new",
+        ),
+        ({"peft": {"target_modules": ["no"]}}, InvalidValueError, "peft: Target modules {'no'}"),
+        (
             {"trainer": {"save_strategy": "best", "metric_for_best_model": "reward"}},
             InvalidValueError,
             "trainer.metric_for_best_model: must be None in a recipe, which has no evaluation set",

@@ -23,6 +23,7 @@ from transformers import (
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.train import own_rollouts
+from maxatk.train.adapter_checks import check_adapter
 from maxatk.train.chat_templates import is_transformed, refuse_without_template
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.reward_arguments import check_calls, check_rewards
@@ -77,7 +78,7 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
             processing_class=processing,
             adapters=[] if adapter is None else [adapter],
         )
-    _check_model(config, arguments["model"])
+    _check_model(config, arguments["model"], adapter)
     dataset_of = {"train_dataset": dataset, **_evaluation_sets(arguments.get("eval_dataset"))}
     refuse_without_template(config, dataset_of, arguments)
 
@@ -174,18 +175,20 @@ def _check_evaluation_batch(config: MaxAtKConfig) -> None:
     require(rows % samples == 0, "per_device_eval_batch_size", allowed, value)
 
 
-def _check_model(config: MaxAtKConfig, model: Any) -> None:
+def _check_model(config: MaxAtKConfig, model: Any, adapter: Any) -> None:
     is_model = isinstance(model, (str, nn.Module))
     require(is_model, "model", "a loaded model, or the text that names one", model)
-    if not (config.share_prompts or config.skip_zero_advantages or config.rollouts == "own"):
-        return  # no setting asks anything of it
+    is_asked = config.share_prompts or config.skip_zero_advantages or config.rollouts == "own"
     if not isinstance(model, str):
-        check_model(config, model.config, None)
-        return
-    check_model(config, config_of_model(config, model), model)
+        if is_asked:
+            check_model(config, model.config, None)
+    elif is_asked or adapter is not None:
+        of_model = config_of_model(config, model)
+        check_model(config, of_model, model)
+        check_adapter(adapter, of_model)
 
 
-def config_of_model(config: MaxAtKConfig, model: str) -> PretrainedConfig:
+def config_of_model(config: Any, model: str) -> PretrainedConfig:
     """Return the config of the model that TRL would load; raises OSError where there is none."""
     options = {"trust_remote_code": config.trust_remote_code, **(config.model_init_kwargs or {})}
     of_config = {name: options.get(name) for name in ("revision", "trust_remote_code")}

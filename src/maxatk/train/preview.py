@@ -10,6 +10,7 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import load_tokenizer, refuse_missing_folder, why_missing
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
+from maxatk.train.adapter_checks import check_adapter
 from maxatk.train.arguments import config_of_model
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import check_reset, prepare_tokenizer
@@ -85,7 +86,7 @@ def preview(recipe: TrainRecipe) -> Preview:
     """
     check_plan(out_folder(recipe, "train"), recipe)
     config = check_settings(recipe)
-    lora_config(recipe.peft)
+    adapter = lora_config(recipe.peft)
     refuse_missing_folder(recipe.model)
     problems = None if recipe.problems in BENCHMARKS else load_problems(recipe.problems)
     arithmetic = plan(config, problems=None if problems is None else len(problems))
@@ -98,6 +99,7 @@ def preview(recipe: TrainRecipe) -> Preview:
             raise OSError(reason)
         model = config_of_model(config, recipe.model)
         check_model(config, model, recipe.model)
+        check_adapter(adapter, model)
         if problems is not None:
             tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
             prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)

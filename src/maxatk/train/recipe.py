@@ -25,6 +25,7 @@ _ALONE = {
     "eval_strategy": ("no", _NO_SET),
     "eval_on_start": (False, _NO_SET),
     "metric_for_best_model": (None, _NO_SET),
+    "resume_from_checkpoint": (None, "which goes on from the newest checkpoint in `out`"),
     "reward_weights": (None, "whose `reward` has the weights of its parts"),
 }
 

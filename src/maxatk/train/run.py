@@ -24,6 +24,7 @@ from maxatk.rewards import Reward, load_rewards
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.sampling.backend import check_lengths
+from maxatk.train.adapter_checks import check_adapter
 from maxatk.train.arguments import config_of_model
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import (
@@ -80,7 +81,9 @@ def train(
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)
-    longest_prompt(problems, tokenizer, recipe, config, config_of_model(config, recipe.model))
+    model = config_of_model(config, recipe.model)
+    check_adapter(adapter, model)
+    longest_prompt(problems, tokenizer, recipe, config, model)
     chat = tokenizer.chat_template is not None
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
     with opening as opened, quiet_libraries(), contextlib.ExitStack() as held:

@@ -47,6 +47,7 @@ RANGES: Mapping[str, Range] = {
     "seed": _SEED,
     "data_seed": _SEED,
     "max_steps": _STEPS,
+    "num_train_epochs": _POSITIVE,
     "num_iterations": _COUNT,
     "max_completion_length": _COUNT,
     "pad_to_multiple_of": _COUNT,
