@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import trl
 import yaml
 from datasets import Dataset
 from safetensors.torch import load_file
@@ -28,6 +29,7 @@ from maxatk.records import Problem, TestCase
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, Programs, TrainRecipe, preview, train
 from maxatk.train.cut_messages import closing_tokens
+from maxatk.train.environments import prepare_tokenizer
 from maxatk.train.message_calls import call_by_messages
 from maxatk.training import findings
 from maxatk.verifier import CodeReward, Verifier, code_reward
@@ -473,6 +475,37 @@ def test_conversations_without_calls_are_rendered_as_before(tool_model):
     call_by_messages(tokenizer)
     after = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
     assert after == before
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5_think", "qwen3_6"])
+def test_templates_that_change_earlier_messages_are_trained_by_those_that_do_not(tool_model, name):
+    """Qwen's templates leave the thoughts of a message out once a question follows it."""
+    template = (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
+    tokenizer = AutoTokenizer.from_pretrained(tool_model, chat_template=template)
+    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "Add."}]
+    settings = [
+        {"tokenize": False, "add_generation_prompt": True, **arguments}
+        for arguments in ({}, {"enable_thinking": False})
+    ]
+    before = [tokenizer.apply_chat_template(asked, **s) for s in settings]
+    environment = {"name": "programs", "calls": "messages"}
+    prepare_tokenizer(tokenizer, environment, None)
+    assert [tokenizer.apply_chat_template(asked, **s) for s in settings] == before
+    call = {"type": "function", "function": {"name": "submit", "arguments": {"program": "p"}}}
+    talk = [*asked, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    answer = {"role": "tool", "name": "submit", "content": "wrong"}
+    earlier = tokenizer.apply_chat_template(talk, tokenize=False)
+    later = tokenizer.apply_chat_template([*talk, answer], **settings[0])
+    assert later.startswith(earlier)
+    assert "<|im_start|>user\nwrong<|im_end|>\n" in later.removeprefix(earlier)
+
+
+def test_a_template_that_changes_messages_and_that_trl_does_not_know_is_refused(tool_model):
+    last = "{% if loop.last %}{{ 'last: ' }}{% endif %}"
+    template = PLAIN.replace("{{ '<|im_start|>'", last + "{{ '<|im_start|>'")
+    tokenizer = AutoTokenizer.from_pretrained(tool_model, chat_template=template)
+    with pytest.raises(InvalidValueError, match="environment: needs .* a message as before when"):
+        prepare_tokenizer(tokenizer, {"name": "programs", "calls": "messages"}, None)
 
 
 def test_a_call_that_nobody_answered_counts_while_turns_are_left(verifier):

@@ -15,7 +15,7 @@ from transformers.utils import get_json_schema
 from maxatk.check import needing, one_of, require
 from maxatk.errors import InvalidValueError
 from maxatk.functions import digest_of_file, load_function
-from maxatk.train.message_calls import call_by_messages
+from maxatk.train.message_calls import call_by_messages, keeps_messages, training_template
 from maxatk.train.programs import TURNS, Programs
 from maxatk.verifier import Verifier
 
@@ -167,22 +167,29 @@ def _check_tool(field: str, name: str, tool: Callable[..., Any]) -> None:
 def prepare_tokenizer(tokenizer: Any, environment: Any, tools: Any) -> None:
     """Let a tokenizer show and read calls as a recipe's keys need it.
 
-    Raises InvalidValueError for a chat template that cannot show the calls of tools.
+    Raises InvalidValueError for a chat template that cannot show the calls of tools, or changes
+    earlier messages when later ones follow.
     """
     spec = read_environment(environment)
     if spec is None and not tools:
         return
+    with needing(f"trl {trl.__version__}: tools and environments need 1.16: pip install trl==1.16"):
+        from trl.chat_template_utils import supports_tool_calling
     if spec is not None and spec.calls == "messages":
         require(not tools, "tools", "left out beside an environment with calls: messages", tools)
         call_by_messages(tokenizer)
-    with needing(f"trl {trl.__version__}: tools and environments need 1.16: pip install trl==1.16"):
-        from trl.chat_template_utils import supports_tool_calling
     field = "tools" if spec is None else "environment"
     if not supports_tool_calling(tokenizer):
         raise InvalidValueError(
             f"{field}: needs a model whose chat template shows calls of tools and their answers, "
             "which this model's does not; allowed: another model or prompt.template, and "
             "{name: programs, calls: messages}, which needs no such template"
+        )
+    if not keeps_messages(tokenizer) and training_template(tokenizer) is None:
+        raise InvalidValueError(
+            f"{field}: needs a model whose chat template shows a message as before when others "
+            "follow, or for which TRL has such a template, and this model's is neither; allowed: "
+            "another model or prompt.template"
         )
 
 

@@ -40,11 +40,31 @@ _PRELUDE = """\
 """
 
 
+def keeps_messages(tokenizer: Any) -> bool:
+    """Return whether the chat template shows a conversation as before when an answer follows."""
+    from trl.chat_template_utils import is_chat_template_prefix_preserving
+
+    return bool(is_chat_template_prefix_preserving(tokenizer))
+
+
+def training_template(tokenizer: Any) -> str | None:
+    """Return the template by which TRL trains with a tokenizer, None where it knows none."""
+    from trl.chat_template_utils import get_training_chat_template
+
+    try:
+        template: str | None = get_training_chat_template(tokenizer)
+    except ValueError:
+        return None
+    return template
+
+
 def call_by_messages(tokenizer: Any) -> None:
     """Make TRL read every message of the model as a call.
 
     The tokenizer gets another chat template, which renders conversations without calls as before,
-    and a `response_template` of transformers. Raises InvalidValueError without a chat template.
+    and a `response_template` of transformers. Where the template changes earlier messages when
+    later ones follow, TRL's version for training takes its place: it keeps them as they were drawn.
+    Raises InvalidValueError without a chat template.
     """
     template = tokenizer.chat_template
     require(template is not None, "environment", "for a model with a chat template", template)
@@ -56,6 +76,9 @@ def call_by_messages(tokenizer: Any) -> None:
     allowed = "for a model whose template opens its turn with text of its own"
     require(opened != asked and opening != opened, "environment", allowed, template)
     tokenizer.chat_template = prelude + template
+    if not keeps_messages(tokenizer):
+        tokenizer.chat_template = template
+        tokenizer.chat_template = prelude + (training_template(tokenizer) or template)
     arguments = {ARGUMENT: "{content}"}
     tokenizer.response_template = {
         "defaults": {"role": "assistant"},
