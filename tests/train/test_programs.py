@@ -504,7 +504,7 @@ def test_a_template_that_changes_messages_and_that_trl_does_not_know_is_refused(
     last = "{% if loop.last %}{{ 'last: ' }}{% endif %}"
     template = PLAIN.replace("{{ '<|im_start|>'", last + "{{ '<|im_start|>'")
     tokenizer = AutoTokenizer.from_pretrained(tool_model, chat_template=template)
-    with pytest.raises(InvalidValueError, match="environment: needs .* a message as before when"):
+    with pytest.raises(InvalidValueError, match=r"environment: needs .* a message as before when"):
         prepare_tokenizer(tokenizer, {"name": "programs", "calls": "messages"}, None)
 
 
@@ -661,6 +661,14 @@ def test_what_is_not_allowed_is_refused_before_any_work(recipe, look, changes, e
     recipe |= changes
     with pytest.raises(error, match=message):
         look(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+
+def test_a_preview_refuses_groups_with_signal_beside_an_environment_as_the_run_does(recipe):
+    recipe["trainer"]["groups_with_signal"] = True
+    for look in (preview, train):
+        with pytest.raises(InvalidValueError, match="groups_with_signal: needs no environments"):
+            look(from_mapping(TrainRecipe, recipe, where="recipe"))
+    assert not Path(recipe["out"]).exists()
 
 
 def test_a_tool_that_raises_at_every_call_is_a_finding(guesses):

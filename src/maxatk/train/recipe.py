@@ -15,6 +15,7 @@ from maxatk.rewards import read_spec
 from maxatk.settings import from_mapping
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import read_environment, read_tools
+from maxatk.train.signal_groups import refuse_environments
 from maxatk.verifier import VerifierSettings
 
 Settings = TypeVar("Settings")
@@ -103,7 +104,10 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
                 "trainer.chat_template_kwargs: is prompt.template_arguments; leave it out"
             )
         run_settings["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
-    return trainer_settings(MaxAtKConfig, recipe.trainer, run_settings)
+    config = trainer_settings(MaxAtKConfig, recipe.trainer, run_settings)
+    if config.groups_with_signal:
+        refuse_environments(environment)
+    return config
 
 
 def trainer_settings(

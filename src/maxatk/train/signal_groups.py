@@ -18,14 +18,20 @@ from maxatk.train.rollout_batch import Scored
 
 def refuse_irreplaceable(dataset: Any, environments: Any) -> None:
     """Raise InvalidValueError for data from which no other prompt can be drawn by its row alone."""
-    needs = {
-        "a train_dataset with a length": isinstance(dataset, Sized),
-        "no environments, which TRL resets once for a rollout batch": not environments,
-        "no images": not {"image", "images"} & set(getattr(dataset, "column_names", None) or ()),
-    }
-    for need, holds in needs.items():
-        if not holds:
-            raise InvalidValueError(f"groups_with_signal: needs {need}; allowed without: False")
+    _refuse_without("a train_dataset with a length", isinstance(dataset, Sized))
+    refuse_environments(environments)
+    columns = set(getattr(dataset, "column_names", None) or ())
+    _refuse_without("no images", not {"image", "images"} & columns)
+
+
+def refuse_environments(environments: Any) -> None:
+    """Raise InvalidValueError for environments, in which no other prompt can be begun."""
+    _refuse_without("no environments, which TRL resets once for a rollout batch", not environments)
+
+
+def _refuse_without(need: str, holds: bool) -> None:
+    if not holds:
+        raise InvalidValueError(f"groups_with_signal: needs {need}; allowed without: False")
 
 
 def refuse_unknown_part(name: bool | str, functions: Sequence[Any], names: Sequence[str]) -> None:
