@@ -16,6 +16,7 @@ from maxatk.errors import (
     InvalidValueError,
     MissingDependencyError,
     MissingFileError,
+    counted,
     unknown_name,
 )
 
@@ -154,10 +155,10 @@ def returned_rewards(
     """
     listed = returned_list(values)
     if listed is None or len(listed) != expected:
-        got = shown(values) if listed is None else f"{len(listed)} values"
+        got = shown(values) if listed is None else counted(len(listed), "value")
         raise InvalidValueError(
-            f"{called} must return a list of {expected} values, one a completion, each a finite "
-            f"number or None; got {got}"
+            f"{called} must return a list of {counted(expected, 'value')}, one a completion, each "
+            f"a finite number or None; got {got}"
         )
     rewards = []
     for value in listed:
@@ -185,7 +186,9 @@ def column(field: str, values: object, count: int | None = None) -> None:
     require(is_list(values), field, "a list with one value a completion", values)
     assert isinstance(values, Sized)
     if count is not None and len(values) != count:
-        raise InvalidValueError(f"{field}: {len(values)} rows for {count} completions")
+        raise InvalidValueError(
+            f"{field}: {counted(len(values), 'row')} for {counted(count, 'completion')}"
+        )
 
 
 def whole(field: str, value: int, least: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from maxatk.bounded import LONGEST, most_unpacked, placed, raw_lines, text_of
 from maxatk.check import existing_file, needing
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -100,7 +100,9 @@ def whole_row(row: Mapping[Any, Any], where: str = "") -> Row:
     """Return a row of `csv_rows`; raises DataError for one with more values than names."""
     surplus = row.get(None)
     if surplus is not None:
-        raise DataError(f"{where}has {len(surplus)} more values than the header has names")
+        raise DataError(
+            f"{where}has {counted(len(surplus), 'value')} more than the header has names"
+        )
     return row
 
 

@@ -145,17 +145,15 @@ def test_compare_tests_every_budget_and_corrects_over_all(tmp_path, capsys):
         paths[name] = tmp_path / f"{name}.jsonl"
         write_jsonl(paths[name], rows)
     compared = compare(paths, CompareOptions(k=(2,), budget="turns=1,4"))
-    assert list(compared.comparisons) == ["within 1 turns", "within 4 turns"]
-    for turns in (1, 4):
+    assert list(compared.comparisons) == ["within 1 turn", "within 4 turns"]
+    for turns, name in ((1, "within 1 turn"), (4, "within 4 turns")):
         tables = [
             [[subset_mean([within(r, turns, "end") for r in p], 2)] for p in drawn]
             for drawn in (second, first)
         ]
         expected = paired_difference(*map(np.array, tables))
         (test,) = [
-            t
-            for t in compared.differences
-            if (t.measure.benchmark, t.measure.k) == (f"within {turns} turns", 2)
+            t for t in compared.differences if (t.measure.benchmark, t.measure.k) == (name, 2)
         ]
         assert test.difference == pytest.approx(expected.mean[0])
         assert test.p == pytest.approx(expected.p[0])

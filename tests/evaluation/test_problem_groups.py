@@ -33,7 +33,7 @@ def test_samples_without_a_reward_are_counted_of_the_problems_alone(results):
     assert (results.counts.unscored, results.counts.zeroed) == (1, 1)
     counts = only_problems(results, ["p"]).counts
     assert (counts.problems, counts.samples, counts.unscored, counts.zeroed) == (1, 3, 1, 0)
-    assert counts.lacking == "1 of 3 samples (33.3%) have no reward and are left out"
+    assert counts.lacking == "1 of 3 samples (33.3%) has no reward and is left out"
     counts = only_problems(results, ["r", "q"]).counts
     assert (counts.problems, counts.samples, counts.unscored, counts.zeroed) == (2, 6, 0, 1)
     assert only_problems(results, ["r"]).counts.lacking == ""

@@ -172,7 +172,7 @@ def test_what_lacks_is_counted_and_nothing_written(run, tmp_path):
         merge(tmp_path / "run")
     assert str(refusal.value).splitlines()[1:] == [
         "  2/4: not begun",
-        "  3/4: 3 of 8 samples have no score",
+        "  3/4: 3 of 8 samples without a score",
         "  4/4: the results are not written",
     ]
     assert not (tmp_path / "run/scores.jsonl").exists()

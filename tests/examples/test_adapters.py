@@ -79,7 +79,7 @@ def test_skyrl(load):
     tokens[:-1, 1] = torch.tensor(REWARDS)
     mask = torch.ones_like(tokens)
     mask[::2, 2] = 0
-    with pytest.warns(UserWarning, match="1 of 4 groups have fewer than 4"):  # the row that pads
+    with pytest.warns(UserWarning, match="1 of 4 groups with fewer than 4"):  # the row that pads
         estimates, returns = registered["maxatk"](
             token_level_rewards=tokens,
             response_mask=mask,

@@ -60,6 +60,6 @@ def test_flat_rewards_with_groups_and_ragged_lists_keep_their_form():
 
 
 def test_a_group_with_too_few_samples_keeps_none_and_is_said():
-    with pytest.warns(UserWarning, match="1 of 2 groups have fewer than 2 samples"):
+    with pytest.warns(UserWarning, match="1 of 2 groups with fewer than 2 samples"):
         chances = chance_of_best([[1.0], [0.0, 1.0]], 2)
     np.testing.assert_allclose(np.concatenate(chances), [0, 0, 1])

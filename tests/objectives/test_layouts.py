@@ -108,7 +108,7 @@ RAGGED = [[0.0, 1.0, 0.5], [0.25], [0.5, 0.0]]
 
 
 def test_ragged_lists_give_a_list_of_arrays_and_one_warning():
-    with pytest.warns(UserWarning, match="1 of 3 groups have fewer than 2 samples") as caught:
+    with pytest.warns(UserWarning, match="1 of 3 groups with fewer than 2 samples") as caught:
         got = advantages(RAGGED, k=2)
     assert [warning.filename for warning in caught] == [__file__]
     assert [list(row) for row in got][1] == [0.0]
@@ -134,7 +134,7 @@ def test_groups_that_are_large_enough_give_no_warning():
 
 @pytest.mark.parametrize("method", ["rloo", "grpo", "bon_loo1", "any_k", "max_rl"])
 def test_a_group_of_one_is_named_because_it_has_nothing_to_be_compared_with(method):
-    one = r"1 of 2 groups have fewer than 2 samples, the first of them 'b'; their advantages are 0"
+    one = r"1 of 2 groups with fewer than 2 samples, the first of them 'b'; their advantages are 0"
     with pytest.warns(UserWarning, match=one) as caught:
         by_sample = advantages([1.0, 0.0, 1.0], method, k=1, groups=["a", "a", "b"])
     assert [warning.filename for warning in caught] == [__file__]
@@ -147,7 +147,7 @@ def test_a_group_of_one_is_named_because_it_has_nothing_to_be_compared_with(meth
 WRONG = {
     "length": (
         lambda: advantages([1.0, 0.0], groups=["a"], k=1),
-        r"groups: must be one id for each of the flat rewards, got 1 ids for .* \(2,\)",
+        r"groups: must be one id for each of the flat rewards, got 1 id for .* \(2,\)",
     ),
     "unhashable groups": (
         lambda: advantages([1.0, 0.0], groups=[[1], [2]], k=1),

@@ -176,7 +176,7 @@ def test_a_group_of_few_rollouts_has_no_advantages_however_many_rows_it_has():
     ids = ["p"] * 6 + ["q"] * 6
     rollouts = [0, 0, 0, 0, 1, 1, *range(6)]
     rewards = [1.0] * 4 + [0.0] * 2 + [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    with pytest.warns(UserWarning, match="1 of 2 groups have fewer than 4 rollouts"):
+    with pytest.warns(UserWarning, match="1 of 2 groups with fewer than 4 rollouts"):
         values = advantages(rewards, "bon_loo1", 4, groups=ids, rollouts=rollouts)
     assert not values[:6].any()
     assert values[6] > 0

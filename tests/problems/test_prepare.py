@@ -127,7 +127,7 @@ def test_the_papers_total_gives_the_papers_parts():
 
 
 def test_a_part_that_would_be_empty_is_refused():
-    with pytest.raises(InvalidValueError, match="parts: 2 problems are too few, 'test' would get"):
+    with pytest.raises(InvalidValueError, match="parts: 'test' would get none of 2 problems"):
         split_ids(["a", "b"], {"train": 9, "test": 1}, seed=0)
 
 

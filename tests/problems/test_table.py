@@ -197,7 +197,7 @@ def test_input_and_output_of_another_meaning_are_no_tests(tmp_path):
         (
             {"prompt": "x", "i": ["1"], "o": []},
             {"input": "i", "output": "o"},
-            "1 inputs and 0 outputs",
+            "1 input and 0 outputs",
         ),
     ],
 )

@@ -449,5 +449,5 @@ def test_the_columns_of_an_answer_reward_are_lists(answers, values):
             answers(**columns)
     with pytest.raises(InvalidValueError, match=r"^answer: the data need a column `answer`"):
         answers(completions=["1"])
-    with pytest.raises(InvalidValueError, match=r"^answer: 2 rows for 1 completions"):
+    with pytest.raises(InvalidValueError, match=r"^answer: 2 rows for 1 completion$"):
         answers(completions=["1"], answer=["1", "2"])

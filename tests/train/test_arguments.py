@@ -137,7 +137,7 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
             {"groups_with_signal": "tests"},
             r"groups_with_signal: unknown value 'tests'",
         ),
-        ({}, {"reward_weights": [1.0, 2.0]}, r"reward_weights: must be 1 finite numbers, .*2\.0"),
+        ({}, {"reward_weights": [1.0, 2.0]}, r"reward_weights: must be 1 finite number, .*2\.0"),
         ({}, {"reward_weights": [float("nan")]}, r"reward_weights: must be 1 finite .*\[nan\]"),
         ({"reward_funcs": best_of(text_reward, k=2)}, {}, r"reward_funcs: best_of_2_text_reward"),
         ({"reward_funcs": (text_reward,)}, {}, r"reward_funcs: must be a function, .*got \(<func"),
@@ -206,7 +206,7 @@ PARTS = Reward([RewardPart("function", "own.py:text_reward", function=text_rewar
         (
             {"train_dataset": Dataset.from_dict({"prompt": ["1", None, "2", "3"]})},
             {},
-            r"train_dataset: prompt: must be .* in every row, got 'None in 1 rows, .*\[1\]",
+            r"train_dataset: prompt: must be .* in every row, got 'None in 1 row, .*\[1\]",
         ),
         (
             {"train_dataset": TALKS},

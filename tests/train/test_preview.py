@@ -139,7 +139,7 @@ def test_an_own_reward_function_is_called_with_three_completions(recipe, tmp_pat
     ("body", "message"),
     [
         ("return [c.group(1) for c in completions]", r"failed for 3 of 3(?s:.*)own.py., line 2"),
-        ("return [1.0]", "returned 1 values for 3 completions"),
+        ("return [1.0]", "returned 1 value for 3 completions"),
         ("return [1.0] * len(kwargs['gold'])", "NameError"),
     ],
 )

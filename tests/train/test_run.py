@@ -70,7 +70,7 @@ def test_fewer_problems_than_a_rollout_batch_needs_are_refused_before_the_weight
     recipe["model"] = str(broken_weights)
     few = Path(recipe["problems"]).read_text().splitlines(keepends=True)[:1]
     Path(recipe["problems"]).write_text("".join(few))
-    with pytest.raises(InvalidValueError, match="problems: has 1 prompts, fewer than the 2 of one"):
+    with pytest.raises(InvalidValueError, match="problems: has 1 prompt, fewer than the 2 of one"):
         run(recipe)
     assert not Path(recipe["out"]).exists()
 

@@ -242,8 +242,8 @@ def test_nothing_is_logged_of_samples_that_have_no_reward():
         ({"k": 2, "method": "bon_loo1"}, "do not sum to 0"),
         ({"k": 2, "method": "majority"}, "needs answers"),
         ({"k": 2, "method": "bon_centered"}, "bon_centred"),
-        ({"k": 2, "weights": [1, 2]}, "must be 1 finite numbers"),
-        ({"k": 2, "weights": [float("nan")]}, "must be 1 finite numbers"),
+        ({"k": 2, "weights": [1, 2]}, "must be 1 finite number"),
+        ({"k": 2, "weights": [float("nan")]}, "must be 1 finite number"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused_at_once(arguments, message):

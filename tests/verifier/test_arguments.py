@@ -177,12 +177,12 @@ def test_the_columns_of_a_reward_are_lists(verifier, values):
                 reward(prompts=["p"], completions=completions, tests=[[ONE]])
         with refused("prompts: must be a list with one value a completion, got "):
             reward(prompts=values, completions=[ECHO], tests=[[ONE]])
-        with refused("prompts: 2 rows for 1 completions"):
+        with refused("prompts: 2 rows for 1 completion"):
             reward(prompts=["a", "b"], completions=[ECHO], tests=[[ONE]])
     for name in ("tests", "compare", "time_limit_s", "checker", "environments"):
         with refused(f"{name}: must be a list with one value a completion, got "):
             rewards[0](completions=[ECHO], **{"tests": [[ONE]], name: values})
-        with refused(f"{name}: 2 rows for 1 completions"):
+        with refused(f"{name}: 2 rows for 1 completion"):
             rewards[0](completions=[ECHO], **{"tests": [[ONE]], name: [None, None]})
     columns = {"data_sources": ["d"], "solution_strs": [ECHO], "ground_truths": [TRUTH]}
     for name in columns:

@@ -120,10 +120,11 @@ def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputF
 def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> None:
     (about,) = tables["problems"]
     (suggestion,) = tables["suggestion"]
-    samples = f"{about['samples']:,} samples"
+    samples = counted(about["samples"], "sample")
     titles = {
-        "signal": f"share of the groups with a signal for max@k, from {about['problems']:,} "
-        f"problems with {samples} or more, of which those count that have n rewards",
+        "signal": f"share of the groups with a signal for max@k, from "
+        f"{counted(about['problems'])} with {samples} or more, of which those count that "
+        "have n rewards",
         "gain": "missing: from max@k to the best stored sample of a problem with k rewards, on "
         "average; rise: the problems where anything is missing; beyond: from the best stored "
         "sample to a reward of 1",

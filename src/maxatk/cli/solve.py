@@ -14,7 +14,7 @@ from maxatk.bounded import read_text
 from maxatk.cli.flags import RewardFlag, set_threads, yaml_flag
 from maxatk.cli.output import OutputFormat, emit_facts, facts_text, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, counted
 from maxatk.evaluation import Choice, solve
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.solve_problem import DRAWN_AT_ONCE
@@ -103,7 +103,8 @@ class Command:
         if choice.reward is None:
             reasons = ", ".join(f"{name} ({count})" for name, count in choice.outcomes.items())
             raise DataError(
-                f"{problem.id}: none of {len(choice.rewards)} samples has a reward: {reasons}"
+                f"{problem.id}: none of {counted(len(choice.rewards), 'sample')} has a reward: "
+                f"{reasons}"
             )
         emit_facts(choice.to_json(), self.format, text=_text(choice))
 
@@ -130,7 +131,7 @@ def _problem(command: Command) -> Problem:
     problems = load_problems(str(command.problems))
     if len(problems) != 1:
         raise InvalidValueError(
-            f"--id: {command.problems} has {len(problems)} problems; name one of them"
+            f"--id: {command.problems} has {counted(len(problems))}; name one of them"
         )
     return problems[0]
 
@@ -146,11 +147,11 @@ def _text(choice: Choice) -> str:
     """Return the best sample as text: what it is worth, itself, and how often each reward came."""
     by_tests = choice.total > 0
     best = choice.program if by_tests else choice.completion
-    tests = f"{choice.passed} of {choice.total} tests, " if by_tests else ""
+    tests = f"{choice.passed} of {counted(choice.total, 'test')}, " if by_tests else ""
     number = f"sample {(choice.sample or 0) + 1} of {len(choice.rewards)}"
     score = f"{choice.by} {choice.reward:.3f}"
     if choice.by == "majority":
-        score = f"majority, {choice.reward:.0f} samples have this answer"
+        score = f"majority, {counted(round(choice.reward or 0), 'sample')} with this answer"
     head = f"{choice.problem_id}: {score}, {tests}{number}"
     text = f"{head}\n\n{str(best).rstrip()}"
     if choice.by != "reward":

@@ -14,7 +14,7 @@ import tyro
 from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, facts_text, say_aside
 from maxatk.cli.progress import progress_of
-from maxatk.errors import printable
+from maxatk.errors import counted, printable
 from maxatk.studies.check import check_study
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
@@ -115,7 +115,7 @@ def _plan_text(study: StudyRecipe, seconds: Mapping[str, float | None]) -> str:
     """Say how much there is to do; `seconds` are those of the finished stages, else None."""
     left = [name for name, taken in seconds.items() if taken is None]
     facts = {
-        "models": f"{len(study.variants)} x {len(study.seeds)} seeds",
+        "models": f"{len(study.variants)} x {counted(len(study.seeds), 'seed')}",
         "stages": f"{len(seconds)}, {len(seconds) - len(left)} of them finished",
     }
     for kind, count in Counter(map(kind_of, left)).items():

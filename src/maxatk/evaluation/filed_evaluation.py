@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Generator, Iterable, Sequence
 from pathlib import Path
 
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 from maxatk.evaluation import folder
 from maxatk.evaluation.evaluation import Evaluation, UnitProgress
 from maxatk.evaluation.recipe import ScoreRecipe
@@ -44,7 +44,7 @@ class FiledEvaluation(Evaluation):
         missing = [problem_id for problem_id in problems if problem_id not in counts]
         if missing:
             raise DataError(
-                f"{file}: no sample for {len(missing)} of {len(problems)} problems, the "
+                f"{file}: no sample for {len(missing)} of {counted(len(problems))}, the "
                 f"first {missing[0]!r}; score the problems that were sampled, or sample the rest"
             )
         fewest = min(counts.values())

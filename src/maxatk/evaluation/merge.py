@@ -119,8 +119,8 @@ def _finished_parts(out: Path) -> list[_Part]:
         listed = "\n  ".join(lacking[:_MOST_NAMED])
         more = f"\n  and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
         raise DataError(
-            f"{out}: {len(lacking)} of {numbers[0]} shards have not finished; start their commands "
-            f"again:\n  {listed}{more}"
+            f"{out}: {len(lacking)} of {counted(numbers[0], 'shard')} not finished; start their "
+            f"commands again:\n  {listed}{more}"
         )
     return parts
 
@@ -132,7 +132,7 @@ def _finished_part(folder: Path) -> _Part | str:
         return "not begun"
     scores = count_lines(folder / SCORES)
     if scores < plan.total:
-        return f"{plan.total - scores:,} of {plan.total:,} samples have no score"
+        return f"{plan.total - scores:,} of {counted(plan.total, 'sample')} without a score"
     results = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
     if results is None or results.counts.samples != plan.total:
         return "the results are not written"
@@ -225,7 +225,7 @@ def _placed(part: _Part, records: Iterator[RowT]) -> Iterator[tuple[int, RowT]]:
         if isinstance(error, MaxAtKError):
             raise
         raise DataError(
-            f"{part.folder}: must hold {part.plan.total} samples and as many scores"
+            f"{part.folder}: must hold {counted(part.plan.total, 'sample')} and as many scores"
         ) from error
 
 

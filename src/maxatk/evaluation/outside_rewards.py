@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from maxatk.bounded import json_value, read_whole
 from maxatk.check import require
 from maxatk.environment import environment
-from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.errors import DataError, InvalidValueError, counted, unknown_name
 from maxatk.evaluation import folder
 from maxatk.evaluation.budgets import budget_columns
 from maxatk.evaluation.results import Results
@@ -246,14 +246,14 @@ def _refuse_other_problems(
     strangers = [problem_id for problem_id in ids if problem_id not in problems]
     if strangers:
         raise DataError(
-            f"{path}: {len(strangers)} problems are not in the problems file, the first "
+            f"{path}: the problems file lacks {counted(len(strangers))} of it, the first "
             f"{strangers[0]!r:.80}"
         )
     with_samples = set(ids)
     missing = [problem_id for problem_id in problems if problem_id not in with_samples]
     if missing:
         raise InvalidValueError(
-            f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
+            f"{path}: no sample for {len(missing)} of {counted(len(problems))}, the first "
             f"{missing[0]!r:.80}"
         )
 

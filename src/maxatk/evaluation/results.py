@@ -77,8 +77,8 @@ class PerProblem:
                 raise DataError(f"per_problem.{name}: must be a list, got {shown(column)}")
             if len(column) != len(self.ids):
                 raise DataError(
-                    f"per_problem.{name}: must have an entry for each of the {len(self.ids)} "
-                    f"problems, got {len(column)}"
+                    f"per_problem.{name}: must have an entry for each of the "
+                    f"{counted(len(self.ids))}, got {len(column)}"
                 )
 
 
@@ -108,25 +108,29 @@ class Counts:
     @property
     def lacking(self) -> str:
         """How many samples lack a reward, what becomes of them, and why; nothing if none does."""
-        consequences = {
-            "have no reward and are left out": self.unscored,
-            "count as 0, since their reward failed": self.zeroed,
-        }
-        sentences = [
-            f"{number:,} of {self.samples:,} samples ({number / self.samples:.1%}) {consequence}"
-            for consequence, number in consequences.items()
-            if number
-        ]
+        sentences = []
+        if self.unscored:
+            one = self.unscored == 1
+            lacks = "has no reward and is left out" if one else "have no reward and are left out"
+            sentences.append(f"{self._of_samples(self.unscored)} {lacks}")
+        if self.zeroed:
+            one = self.zeroed == 1
+            counts = "counts as 0, since its reward" if one else "count as 0, since their reward"
+            sentences.append(f"{self._of_samples(self.zeroed)} {counts} failed")
         most_frequent_first = sorted(self.reasons.items(), key=lambda reason: -reason[1])
         reasons = [
             f"{reason} ({number:,})" for reason, number in most_frequent_first[:_REASONS_SHOWN]
         ]
         if len(most_frequent_first) > _REASONS_SHOWN:
-            reasons.append(f"{len(most_frequent_first) - _REASONS_SHOWN:,} reasons more")
+            reasons.append(f"{counted(len(most_frequent_first) - _REASONS_SHOWN, 'reason')} more")
         text = ", ".join(sentences)
         if sentences and reasons:
             text += f": {'; '.join(reasons)}"
         return text
+
+    def _of_samples(self, number: int) -> str:
+        """Return how many of the samples a number is, and their share."""
+        return f"{number:,} of {counted(self.samples, 'sample')} ({number / self.samples:.1%})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from maxatk.check import require
-from maxatk.errors import DataError, InvalidValueError, suggestion
+from maxatk.errors import DataError, InvalidValueError, counted, suggestion
 from maxatk.exchange.formats import OURS, TABLE
 from maxatk.exchange.log import LogRow
 from maxatk.exchange.reading import read_log
@@ -91,7 +91,7 @@ def read_submissions(
             hint = suggestion(row.problem_id, problems) if len(strangers) <= MOST_SHOWN else ""
             raise DataError(
                 f"sample of an unknown problem {row.problem_id!r:.80}; the problems file has "
-                f"{len(problems)} others{hint}"
+                f"{counted(len(problems), 'other')}{hint}"
             )
         if row.completion is None:
             raise DataError(f"a sample of {row.problem_id!r:.80} has no completion")

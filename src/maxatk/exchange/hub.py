@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from maxatk.check import needing
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.jsonl import write_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.writing import OutFolder, write_text
@@ -20,7 +20,7 @@ _CARD = """---
 
 # Evaluation of {name}
 
-{samples:,} samples of {problems:,} problems with their rewards, a row each in `samples.jsonl`.
+{samples} of {problems} with their rewards, a row each in `samples.jsonl`.
 max@k is the expected best reward of k samples, and pass@k the chance that one of k is right. Both
 are unbiased. Intervals are 95% over problems.
 
@@ -102,8 +102,8 @@ def _card(
     return _CARD.format(
         metadata=yaml.safe_dump(metadata, sort_keys=False),
         name=name,
-        samples=len(rows),
-        problems=len({row["problem_id"] for row in rows}),
+        samples=counted(len(rows), "sample"),
+        problems=counted(len({row["problem_id"] for row in rows})),
         rows="\n".join(lines),
     )
 
@@ -124,6 +124,6 @@ def _entry(samples: int, metrics: Mapping[str, Interval], source: str | None) ->
         value=round(100 * mean, 2),
         dataset_revision=benchmark.revision,
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        notes=f"pass@1 from {samples:,} samples; see the model card for pass@k and max@k",
+        notes=f"pass@1 from {counted(samples, 'sample')}; see the model card for pass@k and max@k",
     )
     return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)

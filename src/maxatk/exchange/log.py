@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from maxatk.check import LARGEST
 from maxatk.conversations import completion_text, content_text, transcript
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 from maxatk.records import Sample
 from maxatk.tables import MISSING, TextRow, value_at
 
@@ -200,7 +200,10 @@ def numbers_at(row: RawRow, path: str) -> dict[str, float]:
 def one_each(values: Sequence[Any], count: int, path: str) -> Sequence[Any]:
     """Return the values of a field for the samples of a row; raises DataError for another count."""
     if len(values) != count:
-        raise DataError(f"field {path!r}: {len(values)} values for the {count} samples of the row")
+        raise DataError(
+            f"field {path!r}: {counted(len(values), 'value')} for the "
+            f"{counted(count, 'sample')} of the row"
+        )
     return values
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives.checks import FloatArray, as_floats, package_of, plain_ids
 
 
@@ -93,7 +93,7 @@ class Layout:
         """Warn of groups with fewer samples than are needed, `depth` calls below the caller."""
         if self.places is None and self.width >= needed:  # which takes no time
             return
-        warn_of_small(self, self.sizes, f"{needed} samples", needed, effect, depth=depth + 1)
+        warn_of_small(self, self.sizes, counted(needed, "sample"), needed, effect, depth=depth + 1)
 
     def name_of_group(self, group: int) -> Any:
         """Return the id of a group, or its place where groups have no ids."""
@@ -135,7 +135,7 @@ def warn_of_small(
     if few.size:
         first = layout.name_of_group(int(few[0]))
         warnings.warn(
-            f"rewards: {few.size} of {sizes.size} groups have fewer than {wanted},"
+            f"rewards: {few.size} of {counted(sizes.size, 'group')} with fewer than {wanted},"
             f" the first of them {first!r}; {effect}",
             stacklevel=depth + 1,
         )
@@ -159,8 +159,8 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
         ids = _listed(groups) or []
         if not ids or values.shape != (len(ids),):
             raise InvalidValueError(
-                f"groups: must be one id for each of the flat rewards, got {len(ids)} ids for "
-                f"rewards of shape {values.shape}"
+                f"groups: must be one id for each of the flat rewards, got "
+                f"{counted(len(ids), 'id')} for rewards of shape {values.shape}"
             )
         layout = layout_of_ids(ids, form=rewards)
     elif values.ndim == 0:

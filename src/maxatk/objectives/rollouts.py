@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import one_of, require
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives.checks import FloatArray, as_floats
 from maxatk.objectives.layout import Layout, layout_of, warn_of_small
 
@@ -113,7 +113,7 @@ class RolloutLayout:
 
     def warn_of_fewer(self, needed: int, effect: str, *, depth: int) -> None:
         """Warn of groups with fewer rollouts than are needed, `depth` calls below the caller."""
-        wanted = f"{needed} rollouts"
+        wanted = counted(needed, "rollout")
         warn_of_small(self.of_rows, self.sizes, wanted, needed, effect, depth=depth + 1)
 
     def _last(

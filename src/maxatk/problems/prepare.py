@@ -19,7 +19,7 @@ from maxatk.check import (
     is_whole,
     require,
 )
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.folders import file_digest, read_json, write_json
 from maxatk.problems.benchmarks.base import (
     PROMPTS_VERSION,
@@ -216,9 +216,7 @@ def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dic
         weight_so_far += weight
         end = round(len(order) * weight_so_far / total)
         if end == start:
-            raise InvalidValueError(
-                f"parts: {len(order)} problems are too few, {part!r} would get none"
-            )
+            raise InvalidValueError(f"parts: {part!r} would get none of {counted(len(order))}")
         part_of |= dict.fromkeys(order[start:end], part)
         start = end
     return part_of

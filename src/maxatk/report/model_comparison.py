@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Literal
 
 from maxatk.check import is_number, one_of, require, several
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation.budgets import read_budget, turns_of
 from maxatk.evaluation.load import ResultsSource
 from maxatk.evaluation.results import METRICS
@@ -164,7 +164,9 @@ def _readings(options: CompareOptions) -> dict[str, Reading]:
         return {"": options}
     columns = read_budget(options.budget)
     return {
-        f"within {turns_of(column)} turns": dataclasses.replace(options, budget=None, column=column)
+        f"within {counted(turns_of(column), 'turn')}": dataclasses.replace(
+            options, budget=None, column=column
+        )
         for column in columns
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.load import rewarded_scores
@@ -186,7 +186,7 @@ def _verdict_text(score: Score) -> str:
     if score.error is not None:
         return f"{parts[0]}, {score.error}"
     if score.total:  # a reward function or a file of rewards has no tests
-        parts.append(f"{score.passed} of {score.total} tests")
+        parts.append(f"{score.passed} of {counted(score.total, 'test')}")
     return ", ".join([*parts, str(score.outcome).replace("_", " ")])
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from maxatk.check import LARGEST, column, returned_list, returned_number, shown
-from maxatk.errors import InvalidValueError, MaxAtKError
+from maxatk.errors import InvalidValueError, MaxAtKError, counted
 from maxatk.functions import own_lines, said_by
 from maxatk.records import Outcome, Problem, Verdict
 from maxatk.rewards.boxes import Boxed
@@ -238,8 +238,8 @@ class Reward:
         first = self._first_failure.get(name)
         if part.on_error == "stop" and first and (too_many or zero_is_a_gift):
             raise InvalidValueError(
-                f"reward {name}: failed for {failed:,} of {completions:,} completions; the first "
-                f"time it {first}{first.lines}\n"
+                f"reward {name}: failed for {failed:,} of {counted(completions, 'completion')}; "
+                f"the first time it {first}{first.lines}\n"
                 "Repair it, or choose in `reward`, as {reward: ..., on_error: zero}, what such "
                 "completions are worth: zero, or drop, which leaves them out and can raise scores"
             )
@@ -301,10 +301,11 @@ def _called(part: RewardPart, prompts: Items, completions: Items, columns: Colum
     except BaseException as error:  # SystemExit too: the command would end with 0, without results
         raise RewardFailure(f"raised {said_by(error)}", own_lines(error)) from error
     if not isinstance(values, list) or len(values) != len(completions):
-        got = f"{len(values)} values" if isinstance(values, list) else shown(values)
+        got = counted(len(values), "value") if isinstance(values, list) else shown(values)
         raise InvalidValueError(
-            f"reward {part.name}: returned {got} for {len(completions)} completions, where a list "
-            f"of {len(completions)} numbers is wanted, with None for a completion without a reward"
+            f"reward {part.name}: returned {got} for {counted(len(completions), 'completion')}, "
+            f"where a list of {counted(len(completions), 'number')} is wanted, with None for a "
+            "completion without a reward"
         )
     return values
 

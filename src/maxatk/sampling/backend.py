@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from maxatk.check import require
-from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.errors import InvalidValueError, MissingDependencyError, counted
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.records import Sample
 from maxatk.sampling.settings import BACKENDS, ModelSettings, Request, SamplingSettings
@@ -148,7 +148,7 @@ def check_lengths(
             raise InvalidValueError(f"problem {problem_id!r}: the prompt has no tokens")
         if limit is not None and length + most > limit:
             raise InvalidValueError(
-                f"problem {problem_id!r}: prompt of {length} tokens and {called}={most} "
+                f"problem {problem_id!r}: prompt of {counted(length, 'token')} and {called}={most} "
                 f"exceed the model's context of {limit}, which leaves {max(0, limit - length)}"
             )
     return max(lengths.values(), default=0)

@@ -20,7 +20,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from maxatk.check import require
 from maxatk.conversations import reply_text
-from maxatk.errors import InvalidValueError, ServerError
+from maxatk.errors import InvalidValueError, ServerError, counted
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
@@ -188,7 +188,9 @@ class OpenAIBackend(Backend):
                 wait = answer.headers["Retry-After"]
             if attempt < self.server.retries:
                 await asyncio.sleep(self._pause(attempt, wait))
-        raise ServerError(f"{where} failed {self.server.retries + 1} times, the last: {problem}")
+        raise ServerError(
+            f"{where} failed {counted(self.server.retries + 1, 'time')}, the last: {problem}"
+        )
 
     def _pause(self, attempt: int, wanted: str) -> float:
         """Return the seconds to wait: what the server wants, or twice as long each time."""

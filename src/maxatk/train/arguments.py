@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from maxatk.check import require
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.train import own_rollouts
 from maxatk.train.adapter_checks import check_adapter
 from maxatk.train.chat_templates import is_transformed, refuse_without_template
@@ -139,7 +139,7 @@ def _check_prompt_column(dataset: Dataset, *, called: str) -> None:
     column = dataset.data.column("prompt")
     if column.null_count:
         absent = [row for row, prompt in enumerate(dataset["prompt"]) if prompt is None]
-        rows = f"None in {len(absent)} rows, the first of them {absent[:1]}"
+        rows = f"None in {counted(len(absent), 'row')}, the first of them {absent[:1]}"
         require(not absent, f"{called}: prompt", f"{allowed} in every row", rows)
 
 
@@ -168,7 +168,7 @@ def _check_evaluation_batch(config: MaxAtKConfig) -> None:
     samples = config.num_generations_eval or config.num_generations
     rows = config.per_device_eval_batch_size * config.world_size
     allowed = (
-        f"so large that the batch of all {config.world_size} processes, {rows} completions, is a "
+        f"so large that the batch of all processes, {counted(rows, 'completion')}, is a "
         f"multiple of the {samples} samples of a prompt"
     )
     value = config.per_device_eval_batch_size

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from maxatk.check import is_whole, require
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.train.launch import shards_weights
 
 
@@ -38,7 +38,7 @@ def _splits(config: Any) -> Iterator[str]:
     rows = config.per_device_train_batch_size * config.steps_per_generation
     if rows % config.num_generations:
         yield (
-            f"a rollout batch of {rows} completions (per_device_train_batch_size "
+            f"a rollout batch of {counted(rows, 'completion')} (per_device_train_batch_size "
             f"{config.per_device_train_batch_size} x steps_per_generation "
             f"{config.steps_per_generation}), no multiple of num_generations "
             f"{config.num_generations}"

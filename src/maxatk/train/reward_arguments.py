@@ -11,7 +11,7 @@ from torch import nn
 from trl.trainer.utils import get_callable_name
 
 from maxatk.check import is_finite, one_of, require
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.signal_groups import refuse_unknown_part
@@ -102,7 +102,7 @@ def _check_weights(weights: Sequence[float] | None, functions: int) -> None:
     if weights is None:
         return
     one_each = len(weights) == functions and all(map(is_finite, weights))
-    allowed = f"{functions} finite numbers, one a reward function"
+    allowed = f"{counted(functions, 'finite number')}, one a reward function"
     require(one_each, "reward_weights", allowed, weights)
 
 

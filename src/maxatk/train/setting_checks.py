@@ -89,7 +89,7 @@ def _check_geometry(config: Any) -> None:
         raise InvalidValueError(
             f"num_generations: {config.num_generations} does not divide the rollout batch of "
             f"{batch} completions (per_device_train_batch_size "
-            f"{config.per_device_train_batch_size} x {processes} processes x "
+            f"{config.per_device_train_batch_size} x processes {processes} x "
             f"steps_per_generation {steps}, unless generation_batch_size is given); "
             f"allowed: {', '.join(map(str, allowed)) or 'none of this batch'}"
         )

@@ -9,7 +9,7 @@ import trl
 from trl import GRPOTrainer
 
 from maxatk.check import require
-from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.errors import InvalidValueError, MissingDependencyError, counted
 from maxatk.train import own_rollouts
 from maxatk.train.shared_prompts import refuse_unshareable
 
@@ -70,6 +70,6 @@ def check_prompts(config: Any, count: int, *, called: str) -> None:
     needed = config.generation_batch_size // config.num_generations
     if count < needed:
         raise InvalidValueError(
-            f"{called}: has {count} prompts, fewer than the {needed} of one rollout batch, so no "
-            "step would be taken; allowed: more prompts or a smaller batch"
+            f"{called}: has {counted(count, 'prompt')}, fewer than the {needed} of one rollout "
+            "batch, so no step would be taken; allowed: more prompts or a smaller batch"
         )

@@ -31,7 +31,7 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from maxatk.conversations import transcript
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.train import batch as batches
 from maxatk.train.arguments import by_name, check_arguments, check_evaluation
 from maxatk.train.attention_kernels import without_cudnn_attention
@@ -113,8 +113,9 @@ class MaxAtKTrainer(ResumingTrainer):
         if self.state.global_step == 0:
             needed = self.args.generation_batch_size // self.num_generations
             raise InvalidValueError(
-                f"train_dataset: ended before the first rollout batch, of {needed} prompts, so no "
-                "step was taken; allowed: more prompts or a smaller batch"
+                "train_dataset: ended before the first rollout batch, of "
+                f"{counted(needed, 'prompt')}, so no step was taken; allowed: more prompts or a "
+                "smaller batch"
             )
         if min(values(self.state.log_history, SILENT), default=0) == 1:
             warnings.warn(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from maxatk.check import as_path, is_finite, require, several
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import as_k
 from maxatk.objectives.methods import Method, as_method
@@ -140,7 +140,8 @@ def _weights(weights: Sequence[float] | None, functions: int) -> list[float]:
     several("best_of: weights", weights, "finite numbers, one a reward")
     listed = list(weights)
     one_each = len(listed) == functions and all(map(is_finite, listed))
-    require(one_each, "best_of: weights", f"{functions} finite numbers, one a reward", weights)
+    allowed = f"{counted(functions, 'finite number')}, one a reward"
+    require(one_each, "best_of: weights", allowed, weights)
     return listed
 
 

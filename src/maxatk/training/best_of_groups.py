@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.check import returned_list, shown
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives.checks import plain_ids
 
 
@@ -89,7 +89,9 @@ def _comparable(ids: Sequence[Any]) -> list[Any]:
 def _check_length(field: str, ids: Sequence[Any], expected: int) -> None:
     """Raise InvalidValueError where there is not one id for each completion."""
     if len(ids) != expected:
-        raise InvalidValueError(f"best_of: {field}: {len(ids)} ids for {expected} completions")
+        raise InvalidValueError(
+            f"best_of: {field}: {counted(len(ids), 'id')} for {counted(expected, 'completion')}"
+        )
 
 
 def _hashable(column: Any) -> list[Any]:

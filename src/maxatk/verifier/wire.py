@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.check import is_finite, is_number, is_whole, positive, require
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, counted
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier.jobs import Job
 from maxatk.verifier.limits import Limits
@@ -128,7 +128,7 @@ def verdict_from_json(row: object, job: Job) -> Verdict:
     """Return the verdict of a JSON object on a job; raises DataError for anything else."""
     rows = row.get("tests") if isinstance(row, Mapping) else None
     if not isinstance(rows, list) or len(rows) != len(job.tests):
-        raise DataError(f"must be a verdict on {len(job.tests)} tests, got {row!r:.80}")
+        raise DataError(f"must be a verdict on {counted(len(job.tests), 'test')}, got {row!r:.80}")
     return Verdict(tuple(map(_result, rows)))
 
 

@@ -85,7 +85,7 @@ class WatchedEvaluation:
         samples = recorded(manifest, "settings.sampling.samples")  # of a problem
         problems = recorded(manifest, "settings.problems.count")
         if is_whole(samples, 1) and is_whole(problems, 1) and samples * problems > done:
-            return f"{done:,} of {samples * problems:,} samples verified{reward}"
+            return f"{done:,} of {counted(samples * problems, 'sample')} verified{reward}"
         return f"{counted(done, 'sample')} verified{reward}"
 
     def _manifest(self) -> dict[str, Any]:

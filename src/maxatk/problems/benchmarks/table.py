@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from maxatk.bounded import json_value
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 from maxatk.problems.benchmarks import asserts, base, columns
 from maxatk.problems.benchmarks.mathematics import asked
 from maxatk.records import Problem, TestCase
@@ -185,7 +185,9 @@ def _paired(inputs: Any, outputs: Any) -> base.Tests:
     if not isinstance(outputs, list):
         outputs = [outputs]
     if len(inputs) != len(outputs):
-        raise DataError(f"has {len(inputs)} inputs and {len(outputs)} outputs")
+        raise DataError(
+            f"has {counted(len(inputs), 'input')} and {counted(len(outputs), 'output')}"
+        )
     pairs = zip(inputs, outputs, strict=True)
     return base.stdin_tests((_printed(stdin), _printed(stdout)) for stdin, stdout in pairs)
 
