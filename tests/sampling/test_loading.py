@@ -106,3 +106,11 @@ def test_the_environment_names_gpus_driver_and_engines(tmp_path, monkeypatch):
     assert "vllm" not in machine or machine["vllm"]
     tool.write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     assert "gpu" not in environment.environment()
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_here_is_refused_before_the_weights(tmp_path, device):
+    folder = tmp_path / "without-weights"
+    folder.mkdir()
+    with pytest.raises(InvalidValueError, match=f"device: '{device}' cannot be used here: "):
+        load_model(str(folder), ModelSettings(device=device))

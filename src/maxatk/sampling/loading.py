@@ -28,10 +28,12 @@ def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
     """Return a model ready for inference, its tokenizer, and the type of numbers of its files.
 
     Raises MissingFileError where it cannot be loaded, InvalidValueError for an adapter of another
-    model and for a device beside a device map, MissingDependencyError without peft for an adapter.
+    model, for a device beside a device map and for one that is not here, MissingDependencyError
+    without peft for an adapter.
     """
     alone = settings.device_map is None or settings.device is None
     require(alone, "device", f"None beside the device map {settings.device_map!r}", settings.device)
+    device = None if settings.device_map is not None else _device(settings.device)
     with quiet_libraries(), found_or_missing(name):
         tokenizer = load_tokenizer(name, revision=settings.revision, prompt=settings.prompt)
         model = AutoModelForCausalLM.from_pretrained(
@@ -44,15 +46,25 @@ def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
     stored = str(model.dtype).removeprefix("torch.")
     if settings.adapter is not None:
         model = _merged(model, settings.adapter)
-    device = model.device
-    if settings.device_map is None:
-        default = "cuda" if torch.cuda.is_available() else "cpu"
-        device = torch.device(settings.device or default)
-    if settings.dtype == "auto" and is_made_bfloat16(name, stored, model, device.type):
+    kind = (device or model.device).type
+    if settings.dtype == "auto" and is_made_bfloat16(name, stored, model, kind):
         model.to(torch.bfloat16)
-    if settings.device_map is None:
+    if device is not None:
         model.to(device)
     return model.eval(), tokenizer, stored
+
+
+def _device(name: str | None) -> torch.device:
+    """Return a device by its name, by default a GPU if there is one; raises InvalidValueError."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch's, without such a device or its driver
+        reason = str(error).partition("\n")[0]
+        raise InvalidValueError(f"device: {name!r} cannot be used here: {reason}") from error
+    return device
 
 
 @contextlib.contextmanager
