@@ -107,6 +107,16 @@ def test_rows_for_sft_are_refused_without_what_they_need(maxatk, run, flags, mes
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
+def test_a_run_of_which_nothing_can_be_learned_writes_no_empty_file(maxatk, tmp_path):
+    rows = [{"problem_id": "p", "reward": 1.0, "completion": "x"} for _ in range(3)]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    score_rewards(tmp_path / "s.jsonl", tmp_path / "run")
+    done = maxatk("export", "run", "--to", "sft", "--k", "2", "--out", "sft.jsonl")
+    assert done.returncode == 2
+    assert "no problem has samples of different rewards" in done.stderr
+    assert not (tmp_path / "sft.jsonl").exists()
+
+
 def test_the_hub_gets_a_card_samples_and_results_that_its_package_reads(maxatk, run, tmp_path):
     from huggingface_hub import ModelCard, parse_eval_result_entries
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maxatk.check import as_path, needing, one_of, require, whole
-from maxatk.errors import InvalidValueError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.exchange.evaluator_logs import NO_INSPECT
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best
@@ -59,7 +59,8 @@ def export(
     numbers) or "sft" (`sft_rows` for `k` and `draws`).
 
     Raises InvalidValueError for another form or ending, a run without the completions that it
-    needs, and as `sft_rows`; MissingDependencyError without the package.
+    needs, and as `sft_rows`; DataError where these are none; MissingDependencyError without
+    the package.
     """
     out = export_path(out, to)
     rows = list(rows)
@@ -76,7 +77,13 @@ def export(
     elif k is None:
         raise InvalidValueError("k: is needed for sft, as the k of best-of-k; got None")
     else:
-        write_jsonl(out, sft_rows(rows, k=k, draws=draws))
+        kept = sft_rows(rows, k=k, draws=draws)
+        if not kept:
+            raise DataError(
+                "run: no problem has samples of different rewards that were not cut off, so there "
+                "is nothing to learn"
+            )
+        write_jsonl(out, kept)
     return out
 
 
