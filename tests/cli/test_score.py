@@ -107,6 +107,22 @@ def test_the_files_of_other_tools_are_verified_as_they_are(maxatk, tmp_path, row
     ]
 
 
+@pytest.mark.parametrize("name", ["samples.csv", "samples.tsv"])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_samples_to_be_verified_may_be_a_table_without_types(maxatk, tmp_path, name, numbered):
+    write_jsonl(tmp_path / "p.jsonl", [Problem("p", "", DOUBLE).to_json()])
+    columns = ["problem_id", "completion", *(["sample"] if numbered else [])]
+    rows = [["p", "print(2 * int(input()))", "0"], ["p", "print(4)", "1"]]
+    separator = "," if name.endswith(".csv") else "\t"
+    lines = [separator.join(cells[: len(columns)]) for cells in (columns, *rows)]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    flags = ("--samples", name, "--problems", "p.jsonl", "--out", "o", "--verifier.workers", "1")
+    done = maxatk("score", *flags)
+    assert done.returncode == 0, done.stderr
+    scores = rows_of(tmp_path / "o/scores.jsonl")
+    assert [(row["sample"], row["reward"]) for row in scores] == [(0, 1.0), (1, 0.5)]
+
+
 def test_all_bad_lines_are_reported_before_any_work(maxatk, scoring, tmp_path):
     arguments = scoring("print(4)", name="bad")
     samples = tmp_path / "bad-samples.jsonl"

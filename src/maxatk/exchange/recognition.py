@@ -10,6 +10,7 @@ from maxatk.errors import DataError
 from maxatk.exchange.file_rows import CSV_ENDINGS, row_of
 from maxatk.exchange.formats import FORMATS, OURS, TABLE
 from maxatk.exchange.log import LogFormat, PlacedRow, RawRow
+from maxatk.tables import TextRow
 
 FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
 
@@ -35,7 +36,11 @@ def first_row_of(head: Sequence[PlacedRow]) -> RawRow | None:
 
 def format_by_row(first_row: RawRow | None, default: str) -> str:
     """Return the name of the format that a file has by its first row; `default` if no other."""
-    if first_row is None or FORMATS[default].matches(first_row):
+    if first_row is None:
+        return default
+    if default == OURS and isinstance(first_row, TextRow) and FORMATS[TABLE].matches(first_row):
+        return TABLE  # samples.jsonl has types, and this file none
+    if FORMATS[default].matches(first_row):
         return default
     recognised = _recognised(first_row)
     return default if recognised is None or recognised in OWN_FORMATS else recognised
