@@ -64,17 +64,26 @@ def distance_over_seeds(fill, name, first, second, k):
     return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def distance_between_studies(first, second, k):
-    """Return as text by how much one model is above one of another study of the same problems.
+def differences_between_studies(first, second, k):
+    """Return by how much one model is above one of another study of the same problems, by seed.
 
     Each is a study and the name of its model; the seeds are those of the first study.
     """
     study, model = first
     other_study, other_model = second
     of_other = other_study.models[other_model]["by_seed"]
-    differences = [
+    return [
         means["max@k"][str(k)] - of_other[seed]["max@k"][str(k)]
         for seed, means in study.models[model]["by_seed"].items()
     ]
+
+
+def distance_between_studies(first, second, k):
+    """Return as text the mean of those differences with the interval over seeds."""
+    return mean_over_seeds_as_text(differences_between_studies(first, second, k))
+
+
+def mean_over_seeds_as_text(differences):
+    """Return the mean of differences, one a seed, with the interval of Student's t."""
     interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
     return f"{np.mean(differences):.3f} [{interval.low:.3f}, {interval.high:.3f}]"

@@ -194,8 +194,8 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
         method = "bon_loo1"
         evidence = (
             "in the study bon_loo1 kept the best of many where steps were large; with small steps "
-            "GRPO was level with it after few, and after many behind it at k = 8, though hardly "
-            "where its KL penalty was tuned"
+            "GRPO was level with it after few, and after many behind it at k = 8, by little where "
+            "its KL penalty was tuned"
         )
     reason = (
         f"with n = {n} and k = {k} ({limit}) {share:.0%} of the groups have a signal; {evidence}"
