@@ -9,7 +9,7 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,33 @@ def digest_of_file(target: str) -> str | None:
     if path.suffix != ".py" or not path.is_file():
         return None
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def files_named(settings: Any) -> dict[str, str]:
+    """Return the SHA-256 of the files that a recipe names, by how it names them.
+
+    They are those of functions and classes, `file.py:name`, and of chat templates.
+    """
+    digests: dict[str, str] = {}
+    for key, text in _texts(settings):
+        digest = digest_of_file(text)
+        if key == "template" and Path(text).is_file():
+            digest = hashlib.sha256(Path(text).read_bytes()).hexdigest()
+        if digest is not None:
+            digests[text] = digest
+    return digests
+
+
+def _texts(value: Any, key: str | None = None) -> Iterator[tuple[str | None, str]]:
+    """Yield every text inside of settings, with the key that it belongs to."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, name)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _texts(inner, key)
 
 
 def own_lines(error: BaseException) -> str:

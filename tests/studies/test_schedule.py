@@ -137,6 +137,28 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert "eval    2 left" in capsys.readouterr().out
 
 
+def test_stages_depend_on_the_functions_and_templates_that_their_recipes_name(recipe, tmp_path):
+    reward = tmp_path / "own.py"
+    reward.write_text("def reward(completions, **_):\n    return [1.0] * len(completions)\n")
+    template = tmp_path / "chat.jinja"
+    template.write_text("{{ messages }}")
+    sections = {
+        "train": {**RECIPE["train"], "reward": [{"reward": f"{reward}:reward"}]},
+        "eval": {**RECIPE["eval"], "prompt": {"template": str(template)}},
+    }
+    study = load_study(recipe(**sections))
+    before = names_of(study)
+    assert names_of(study) == before
+    template.write_text("{{ messages[0] }}")
+    of_template = names_of(study)
+    assert {name for name in before if not name.startswith("eval-")} == before & of_template
+    reward.write_text("def reward(completions, **_):\n    return [0.0] * len(completions)\n")
+    of_reward = names_of(study)
+    # The warm starts, and the evaluations of the models before training.
+    assert len(of_template & of_reward) == 2 * 2
+    assert all(name.startswith(("mini-", "eval-base-")) for name in of_template & of_reward)
+
+
 def test_seeds_may_have_models_and_problems_of_their_own(recipe, of_a_llama, tmp_path):
     for seed in (1, 2):
         save_tiny_model(tmp_path / f"base-{seed}", architecture="Llama", seed=seed)

@@ -1,8 +1,9 @@
 """The chain of stages that makes one model of one seed and evaluates it, and how they are named.
 
 A stage is named by a digest of all that decides what it makes: how the model came about that it
-starts from, its own settings, and the content of its problems file, but no folder. Models whose
-chains begin alike share these stages, and other settings never find a stage that is not theirs.
+starts from, its own settings, and the content of the files that these name: problems, functions
+and chat templates, but no folder. Models whose chains begin alike share these stages, and other
+settings never find a stage that is not theirs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from maxatk.functions import files_named
 from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint
 from maxatk.report.comparison import BASE
@@ -108,7 +110,10 @@ class Chain:
 
     def _add(self, part: str, settings: list[Any], recipe: Mapping[str, Any]) -> str:
         """Add the stage of a part, named by `settings`, and return its name."""
-        name = f"{COMMANDS[part]}-{self.label}-{self.seed}-{_digest(settings)}"
+        files = files_named(recipe)
+        # Settings without such files keep the names of their folders.
+        decisive = [*settings, files] if files else settings
+        name = f"{COMMANDS[part]}-{self.label}-{self.seed}-{_digest(decisive)}"
         self.stages[part] = name
         self.recipes[name] = {**recipe, "model": self.model, "out": str(self.work / name)}
         return name
