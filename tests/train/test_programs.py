@@ -598,7 +598,7 @@ def test_an_environment_and_a_reward_of_ones_own(guesses):
     assert preview(settings).rewards == {"closeness": [0.0, 0.0, 0.0]}
     out = train(settings)
     record = json.loads((out / "train.json").read_text())
-    assert list(record["files"]) == [f"{path}:Guess"]
+    assert set(record["files"]) == {f"{path}:Guess", f"{path}:closeness"}
     rewards = {s["reward"] for group in recorded(out, "group") for s in group["samples"]}
     possible = {0.0, *(1 - (5 - x) / 9 for x in range(6))}
     assert len(rewards) > 1

@@ -202,6 +202,25 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(
         run({**recipe, "trainer": {**recipe["trainer"], "k": 3}})
 
 
+def test_a_training_that_goes_on_with_another_reward_of_the_same_name_says_so(
+    toy_recipe, own_rewards, recwarn
+):
+    recipe = toy_recipe(save_strategy="steps", save_steps=1)
+    out = run(recipe)
+    digest = json.loads((out / TRAIN_RECORD).read_text())["files"][f"{own_rewards}:letters"]
+    longer = toy_recipe(save_strategy="steps", save_steps=1, max_steps=3)
+    run(longer)
+    assert not [w for w in recwarn if "another content" in str(w.message)]
+    own_rewards.write_text(own_rewards.read_text().replace("/ 99", "/ 9"))
+    longer["trainer"]["max_steps"] = 4
+    with pytest.warns(
+        UserWarning, match=r"another content of .*own\.py:letters than it had before"
+    ):
+        run(longer)
+    now = json.loads((out / TRAIN_RECORD).read_text())["files"][f"{own_rewards}:letters"]
+    assert now != digest
+
+
 def test_a_training_outlives_a_log_without_whole_groups(recipe, tmp_path):
     """No group has all of its rewards, so that TRL logs None for max@4, and NaN once for a norm."""
     reward_file = tmp_path / "gaps.py"

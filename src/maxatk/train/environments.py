@@ -14,7 +14,7 @@ from transformers.utils import get_json_schema
 
 from maxatk.check import needing, one_of, require
 from maxatk.errors import InvalidValueError
-from maxatk.functions import digest_of_file, load_function
+from maxatk.functions import load_function
 from maxatk.train.message_calls import call_by_messages, keeps_messages, training_template
 from maxatk.train.programs import TURNS, Programs
 from maxatk.verifier import Verifier
@@ -191,12 +191,3 @@ def prepare_tokenizer(tokenizer: Any, environment: Any, tools: Any) -> None:
             "follow, or for which TRL has such a template, and this model's is neither; allowed: "
             "another model or prompt.template"
         )
-
-
-def describe(environment: Any, tools: Any) -> dict[str, Any]:
-    """Return the SHA-256 of the files that a recipe's keys name, for the record of a run."""
-    spec = read_environment(environment)
-    names = [*([] if spec is None else [spec.name]), *read_tools(tools)]
-    digests = {name: digest_of_file(name) for name in names}
-    of_files = {name: digest for name, digest in digests.items() if digest is not None}
-    return {"files": of_files} if of_files else {}

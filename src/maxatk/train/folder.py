@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,6 +17,7 @@ from maxatk import folders
 from maxatk.check import is_number
 from maxatk.environment import environment, is_first_process
 from maxatk.errors import InvalidValueError
+from maxatk.functions import files_named
 from maxatk.models import fingerprint
 from maxatk.settings import masked
 from maxatk.train.trainer import MaxAtKTrainer
@@ -102,20 +104,40 @@ def _longer(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
     return longer
 
 
+def _warn_of_changed_files(out: Path, files: Mapping[str, str]) -> None:
+    """Warn where functions or templates are others than those of the steps that are done.
+
+    It may be meant: a reward that failed is repaired, and the training goes on.
+    """
+    before = folders.read_training(out).get("files", {})
+    changed = [name for name, digest in files.items() if before.get(name, digest) != digest]
+    if changed:
+        warnings.warn(
+            f"{out}: its training goes on with another content of {', '.join(changed)} than it "
+            "had before; another `out` begins anew with it",
+            stacklevel=3,
+        )
+
+
 def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
     """Train into the folder `out`, on from its last checkpoint; write model and record there."""
     trainer.remove_callback(PrinterCallback)
     started = time.monotonic()
     main = trainer.is_world_process_zero()
+    settings = dataclasses.asdict(recipe)
+    files = files_named(settings)
     record = {
-        "recipe": masked(dataclasses.asdict(recipe)),
+        "recipe": masked(settings),
         **_contents(recipe),
         "environment": environment(),
         **about,
+        **({"files": files} if files else {}),
     }
-    if main:
-        folders.write_json(out / folders.TRAIN_RECORD, record)
     checkpoint = folders.last_checkpoint(out)
+    if main:
+        if checkpoint is not None:
+            _warn_of_changed_files(out, files)
+        folders.write_json(out / folders.TRAIN_RECORD, record)
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(out if recipe.peft is None else out / ADAPTER))
     if recipe.peft is not None and main:

@@ -31,7 +31,6 @@ from maxatk.train.environments import (
     Factory,
     Tools,
     check_reset,
-    describe,
     load_environment,
     load_tools,
     prepare_tokenizer,
@@ -105,7 +104,6 @@ def train(
             tools=tools or None,
         )
         about = {"rollouts": trainer.rollouts, "reward": describe_reward(recipe.reward)}
-        about |= describe(recipe.environment, recipe.tools)
         fit(trainer, recipe, out, {"isolation": dict(opened.isolation), **about})
     return out
 
