@@ -17,6 +17,7 @@ from maxatk import folders
 from maxatk.check import is_number
 from maxatk.environment import environment, is_first_process
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation.folder import SCORES
 from maxatk.functions import files_named
 from maxatk.models import fingerprint
 from maxatk.settings import masked
@@ -26,7 +27,8 @@ from maxatk.writing import OutFolder
 ADAPTER = "adapter"
 """The folder of the adapter inside the folder of the trained model."""
 
-_CONTENT_KEYS = {"model": "weights", "problems": "problems_sha256"}  # of the record, by the setting
+# Of the record, by the setting.
+_CONTENT_KEYS = {"model": "weights", "problems": "problems_sha256", "run": "run_sha256"}
 
 
 def out_folder(recipe: Any, command: str) -> OutFolder:
@@ -87,9 +89,11 @@ def finished(out: Path, recipe: Any, *, is_under_way: bool = False) -> bool:
 
 def _contents(recipe: Any) -> dict[str, str | None]:
     """Return digests of what a recipe names, for its record: None for what is no local file."""
+    run = getattr(recipe, "run", None)  # of a distillation alone
     return {
         "weights": fingerprint(recipe.model),
         "problems_sha256": folders.digest_if_file(recipe.problems),
+        "run_sha256": None if run is None else folders.digest_if_file(f"{run}/{SCORES}"),
     }
 
 
