@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import warnings
 from pathlib import Path
 
@@ -187,6 +188,39 @@ def test_stored_samples_are_distilled(recipe, tmp_path):
     )
     assert not (stored / "samples-0").exists()
     assert (stored / "model.safetensors").is_file()
+
+
+def test_a_distillation_of_a_run_that_has_other_scores_now_is_refused(recipe, tmp_path):
+    """Its checkpoints are in the middle of other rows."""
+    run(recipe)
+    stored = shutil.copytree(Path(recipe["out"]) / "samples-0", tmp_path / "stored")
+    changes = {"run": str(stored), "out": str(tmp_path / "of-run")}
+    changes["trainer"] = {**TRAINER, "save_strategy": "steps", "save_steps": 1}
+    out = run(recipe, **changes)
+    forget_the_end(out)
+    assert run(recipe, **{**changes, "run": str(stored.rename(tmp_path / "moved"))}) == out
+    scores = tmp_path / "moved" / "scores.jsonl"
+    scores.write_text("".join(scores.read_text().splitlines(keepends=True)[:-4]))
+    forget_the_end(out)
+    with pytest.raises(InvalidValueError, match=r"run: .* with run_sha256 .* in the folder"):
+        run(recipe, **{**changes, "run": str(tmp_path / "moved")})
+
+
+def forget_the_end(out):
+    """Make a folder that of a distillation that was killed behind its first checkpoint."""
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    del record["log_history"]
+    (out / TRAIN_RECORD).write_text(json.dumps(record))
+    shutil.rmtree(out / "checkpoint-2", ignore_errors=True)
+
+
+def test_rounds_are_not_extended_since_later_ones_have_drawn_from_the_shorter_ones(recipe):
+    trainer = {**TRAINER, "max_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    out = run(recipe, trainer=trainer, rounds=2)
+    before = (out / "round-0" / "model.safetensors").read_bytes()
+    with pytest.raises(InvalidValueError, match="max_steps: 1 in the folder, 2 now"):
+        run(recipe, trainer={**trainer, "max_steps": 2}, rounds=2)
+    assert (out / "round-0" / "model.safetensors").read_bytes() == before
 
 
 def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recipe, tmp_path):

@@ -65,7 +65,9 @@ def finished(out: Path, recipe: Any, *, is_under_way: bool = False) -> bool:
         return False  # nothing of that training was kept, so that any other may take its place
     before = record.get("recipe", {})
     now = dataclasses.asdict(recipe)
-    longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
+    longer = {}
+    if now.get("rounds", 1) == 1:  # later rounds have drawn from the model of the shorter ones
+        longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
     extended = {**before, "trainer": {**(before.get("trainer") or {}), **longer}}
     contents = _contents(recipe)
     for name, key in _CONTENT_KEYS.items():
