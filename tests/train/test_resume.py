@@ -18,10 +18,11 @@ from transformers import TrainerCallback
 from transformers import trainer as trainer_of_transformers
 
 from maxatk.cli.main import main
+from maxatk.cli.train import what_is_kept
 from maxatk.errors import InvalidValueError
 from maxatk.folders import last_checkpoint
 from maxatk.settings import from_mapping
-from maxatk.train import MaxAtKTrainer, TrainRecipe, train
+from maxatk.train import MaxAtKTrainer, TrainRecipe, preview, train
 
 from .conftest import text_reward
 
@@ -192,6 +193,19 @@ def test_a_finished_training_is_extended_by_more_steps(tmp_path, toy_recipe):
         shutil.rmtree(checkpoint)
     with pytest.raises(InvalidValueError, match="no checkpoint from which its training could"):
         run("extended", max_steps=4)
+
+
+def test_a_training_does_not_go_on_from_checkpoints_of_the_model_alone(toy_recipe):
+    """Optimizer and schedule would begin anew in its middle."""
+    changes = {"save_strategy": "steps", "save_steps": 1, "save_only_model": True}
+    recipe = from_mapping(TrainRecipe, toy_recipe(**changes), where="recipe")
+    out = train(recipe)
+    assert train(recipe) == out  # a finished one is left alone
+    longer = from_mapping(TrainRecipe, toy_recipe(**changes, max_steps=3), where="recipe")
+    for look in (train, preview):
+        with pytest.raises(InvalidValueError, match=r"\(trainer.save_only_model\), so no training"):
+            look(longer)
+    assert what_is_kept(out).startswith("its checkpoints hold the model alone")
 
 
 # Two micro-batches a step; checkpoints lie between rollout batches, and hold no buffer.

@@ -86,12 +86,22 @@ def command(
 def what_is_kept(out: Path) -> str:
     """Return what an interrupted training leaves for the next one in its folder."""
     checkpoint = last_checkpoint(out)
+    if checkpoint is not None and _are_of_the_model_alone(out):
+        return (
+            "its checkpoints hold the model alone (trainer.save_only_model), from which no "
+            "training goes on; one may be the `model` of another"
+        )
     if checkpoint is not None:
         return f"the same command resumes from {Path(checkpoint).name}"
     return (
         "nothing is kept, since no checkpoint was written (trainer.save_steps says how often one "
         "is); the folder may be used again, with other settings too"
     )
+
+
+def _are_of_the_model_alone(out: Path) -> bool:
+    record = read_training(out)
+    return bool((record.get("recipe", {}).get("trainer") or {}).get("save_only_model"))
 
 
 def _print_outcome(out: Path, output_format: OutputFormat) -> None:

@@ -86,6 +86,13 @@ def finished(out: Path, recipe: Any, *, is_under_way: bool = False) -> bool:
             f"{out}: holds no checkpoint from which its training could be extended; trainer."
             "save_strategy and save_steps say when one is kept"
         )
+    goes_on = longer or not has_ended
+    if goes_on and not is_under_way and (now.get("trainer") or {}).get("save_only_model"):
+        raise InvalidValueError(
+            f"{out}: its checkpoints hold the model alone (trainer.save_only_model), so no "
+            "training goes on from them as if it had not been interrupted; remove them to begin "
+            "anew, or train one of them as the `model` of another `out`"
+        )
     return has_ended and not longer
 
 
