@@ -704,6 +704,33 @@ class Narrow:
 """
 
 
+FINE = """
+def look(place: int) -> str:
+    '''Look there.
+
+    Args:
+        place: Where.
+    '''
+    return "nothing"
+
+class Fine:
+    def reset(self, **row):
+        pass
+
+    def look(self, place: int) -> str:
+        '''Look there.
+
+        Args:
+            place: Where.
+        '''
+        return "nothing"
+
+class Mute:
+    def reset(self, **row):
+        pass
+"""
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -711,6 +738,14 @@ class Narrow:
         ({"tools": ["flawed.py:undescribed"]}, "undescribed.*no description for the argument"),
         ({"environment": "flawed.py:Bare"}, "environment: 'flawed.py:Bare': .*look because it has"),
         ({"environment": "flawed.py:Narrow"}, "Narrow.reset is called with the columns of a row"),
+        (
+            {"environment": None, "tools": ["fine.py:look", "also_fine.py:look"]},
+            r"tools: must be of different names, .* got \['look'\]",
+        ),
+        (
+            {"environment": "fine.py:Fine", "tools": ["also_fine.py:look"]},
+            r"tools: must be of different names, .* got \['look'\]",
+        ),
     ],
 )
 @pytest.mark.parametrize("look", [train, preview])
@@ -718,9 +753,32 @@ def test_tools_that_a_model_cannot_be_told_of_are_refused_before_any_work(
     tmp_path, monkeypatch, recipe, look, changes, message
 ):
     (tmp_path / "flawed.py").write_text(FLAWED)
+    for name in ("fine.py", "also_fine.py"):
+        (tmp_path / name).write_text(FINE)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidValueError, match=message):
         look(from_mapping(TrainRecipe, {**recipe, **changes}, where="recipe"))
+
+
+def test_an_environment_without_a_tool_is_warned_of(tmp_path, recipe):
+    path = tmp_path / "fine.py"
+    path.write_text(FINE)
+    recipe |= {"environment": f"{path}:Mute"}
+    with pytest.warns(UserWarning, match="environment: Mute has no public method beside reset"):
+        preview(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+
+def test_fewer_answers_than_an_environment_has_turns_are_refused(recipe):
+    """Its later programs would never be run."""
+    recipe["trainer"]["max_tool_calling_iterations"] = 1
+    recipe["environment"] = {"name": "programs", "turns": 2}
+    preview(from_mapping(TrainRecipe, recipe, where="recipe"))
+    recipe["environment"] = {"name": "programs", "turns": 3}
+    with pytest.raises(
+        InvalidValueError,
+        match=r"trainer\.max_tool_calling_iterations: must be 2 or more with environment.turns 3",
+    ):
+        preview(from_mapping(TrainRecipe, recipe, where="recipe"))
 
 
 @pytest.mark.parametrize("look", [train, preview])

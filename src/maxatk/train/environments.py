@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import types
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -49,6 +50,12 @@ class EnvironmentSpec:
         turns: int = self.arguments.get("turns", TURNS)
         # The program of the last turn needs no answer where the model does nothing with one.
         return turns - 1 if self.calls == "messages" else turns
+
+    @property
+    def needed_answers(self) -> int:
+        """How often TRL has to answer for all turns: the program of the last needs no answer."""
+        turns: int = self.arguments.get("turns", TURNS)
+        return turns - 1 if self.name == PROGRAMS else 0
 
 
 def read_environment(value: Any) -> EnvironmentSpec | None:
@@ -121,6 +128,25 @@ def load_tools(value: Any) -> Tools:
         _check_tool("tools", name, tool)
         tools.append(tool)
     return tools
+
+
+def check_tools(factory: Factory | None, tools: Tools) -> None:
+    """Raise InvalidValueError for tools of one name, by which a model calls them.
+
+    Warn of an environment that leaves the model without any.
+    """
+    made_by = getattr(factory, "func", None)  # of `load_environment`
+    of_both: list[Any] = [*tools, *_tools_of(made_by)]
+    names = [tool.__name__ for tool in of_both]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    allowed = "of different names, those of an environment's methods too"
+    require(not twice, "tools", allowed, twice)
+    if inspect.isclass(made_by) and not names:
+        warnings.warn(
+            f"environment: {made_by.__name__} has no public method beside reset and get_reward, "
+            "so the model has no tool, and a rollout is one message",
+            stacklevel=4,
+        )
 
 
 def check_reset(factory: Factory | None, columns: Iterable[str]) -> None:

@@ -107,6 +107,11 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
     config = trainer_settings(MaxAtKConfig, recipe.trainer, run_settings)
     if config.groups_with_signal:
         refuse_environments(environment)
+    answers = config.max_tool_calling_iterations
+    if environment is not None and answers is not None:
+        needed = environment.needed_answers
+        allowed = f"{needed} or more with environment.turns {needed + 1}, or left out"
+        require(answers >= needed, "trainer.max_tool_calling_iterations", allowed, answers)
     return config
 
 

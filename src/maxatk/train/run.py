@@ -31,6 +31,7 @@ from maxatk.train.environments import (
     Factory,
     Tools,
     check_reset,
+    check_tools,
     load_environment,
     load_tools,
     prepare_tokenizer,
@@ -150,7 +151,9 @@ def load_functions(recipe: TrainRecipe, config: MaxAtKConfig, *, verifier: Verif
     )
     names = [reward.__name__ for reward in rewards]
     refuse_unknown_part(config.groups_with_signal, rewards, names)
-    return Functions(rewards, environment, load_tools(recipe.tools))
+    tools = load_tools(recipe.tools)
+    check_tools(environment, tools)
+    return Functions(rewards, environment, tools)
 
 
 def to_dataset(

@@ -50,6 +50,7 @@ RANGES: Mapping[str, Range] = {
     "num_train_epochs": _POSITIVE,
     "num_iterations": _COUNT,
     "max_completion_length": _COUNT,
+    "max_tool_calling_iterations": _integers(0, _LARGEST_INDEX),
     "pad_to_multiple_of": _COUNT,
     "dataloader_num_workers": _integers(0, 1024),  # processes, of which torch starts all at once
     "learning_rate": _FROM_ZERO,
