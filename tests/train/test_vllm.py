@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
-from maxatk.train import MaxAtKTrainer, TrainRecipe, train
+from maxatk.train import MaxAtKTrainer, TrainRecipe, preview, train
 from maxatk.train.batch import GROUP_ROW
 
 from .conftest import GROUP, config
@@ -151,6 +151,7 @@ def test_sampling_with_vllm_is_refused_where_it_is_not_installed(tmp_path):
     recipe = TrainRecipe(
         model="no/model", problems="none.jsonl", out=str(tmp_path), trainer=trainer
     )
-    with pytest.raises(MissingDependencyError, match=r"use_vllm: needs the package vllm: pip"):
-        train(recipe)
+    for look in (train, preview):
+        with pytest.raises(MissingDependencyError, match=r"use_vllm: needs the package vllm: pip"):
+            look(recipe)
     assert not list(tmp_path.iterdir())

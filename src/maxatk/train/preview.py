@@ -18,7 +18,7 @@ from maxatk.train.folder import check_plan, out_folder
 from maxatk.train.launch import process_count
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
-from maxatk.train.start_checks import check_model, check_prompts
+from maxatk.train.start_checks import check_model, check_prompts, refuse_missing_vllm
 from maxatk.verifier.rewards import ENVIRONMENTS
 
 
@@ -86,6 +86,7 @@ def preview(recipe: TrainRecipe) -> Preview:
     """
     check_plan(out_folder(recipe, "train"), recipe)
     config = check_settings(recipe)
+    refuse_missing_vllm(config)
     adapter = lora_config(recipe.peft)
     refuse_missing_folder(recipe.model)
     problems = None if recipe.problems in BENCHMARKS else load_problems(recipe.problems)

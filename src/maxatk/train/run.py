@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from datasets import Dataset
 
-from maxatk.errors import DataError, MissingDependencyError
+from maxatk.errors import DataError
 from maxatk.models import (
     PromptSettings,
     load_tokenizer,
@@ -40,7 +39,7 @@ from maxatk.train.folder import alone_in, finished, fit, out_folder
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
-from maxatk.train.start_checks import check_prompts
+from maxatk.train.start_checks import check_prompts, refuse_missing_vllm
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier
 from maxatk.verifier.rewards import ENVIRONMENTS
@@ -69,11 +68,7 @@ def train(
         return out
     folder.check()
     config = check_settings(recipe)
-    if config.use_vllm and importlib.util.find_spec("vllm") is None:
-        raise MissingDependencyError(
-            "trainer.use_vllm: needs the package vllm: pip install 'maxatk[vllm]'; without it "
-            "trainer.use_vllm=false samples with transformers"
-        )
+    refuse_missing_vllm(config)
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
     problems = load_problems(recipe.problems)

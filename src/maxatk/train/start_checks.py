@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from typing import Any
 
@@ -43,6 +44,15 @@ def check_trl() -> None:
         raise MissingDependencyError(
             f"trl {trl.__version__}: its GRPOTrainer lacks {', '.join(missing)}, which this "
             "trainer needs; versions 1.14 to 1.16 are known to work: pip install 'trl>=1.14,<2'"
+        )
+
+
+def refuse_missing_vllm(config: Any) -> None:
+    """Raise MissingDependencyError where a recipe has vLLM sample, and it is not installed."""
+    if config.use_vllm and importlib.util.find_spec("vllm") is None:
+        raise MissingDependencyError(
+            "trainer.use_vllm: needs the package vllm: pip install 'maxatk[vllm]'; without it "
+            "trainer.use_vllm=false samples with transformers"
         )
 
 
