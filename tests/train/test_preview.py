@@ -86,6 +86,31 @@ def test_json_holds_the_same(recipe, tmp_path, capsys):
             r"peft: Target modules {'nosuch'} not found",
         ),
         (
+            {"trainer": {**TRAINER, "model_init_kwargs": {"dtype": "bf16"}}},
+            InvalidValueError,
+            r"model_init_kwargs\.dtype: must be one of auto, bfloat16, .* got 'bf16'",
+        ),
+        (
+            {"trainer": {**TRAINER, "model_init_kwargs": {"torch_dtype": "bfloat16"}}},
+            InvalidValueError,
+            r"model_init_kwargs\.torch_dtype: is not read by TRL, which has the name `dtype`",
+        ),
+        (
+            {"trainer": {**TRAINER, "model_init_kwargs": {"attn_implementation": "eagre"}}},
+            InvalidValueError,
+            r'model_init_kwargs: .*attn_implementation="eagre"` is not supported',
+        ),
+        (
+            {"trainer": {**TRAINER, "model_init_kwargs": {"use_cahce": False}}},
+            InvalidValueError,
+            r"model_init_kwargs: .*unexpected keyword argument 'use_cahce'",
+        ),
+        (
+            {"trainer": {**TRAINER, "sync_ref_model": True, "beta": 0.1}, "peft": {"r": 2}},
+            InvalidValueError,
+            r"sync_ref_model: must be False with an adapter",
+        ),
+        (
             {"trainer": {"max_steps": -1, "num_train_epochs": 0}},
             InvalidValueError,
             r"num_train_epochs: must be positive and finite, got 0",
@@ -95,6 +120,14 @@ def test_json_holds_the_same(recipe, tmp_path, capsys):
 def test_what_a_run_would_refuse_is_refused(recipe, changes, error, message):
     with pytest.raises(error, match=message):
         look({**recipe, **changes})
+
+
+def test_how_a_model_is_loaded_is_tried_without_its_weights_or_a_word(recipe, capfd, caplog):
+    loading = {"dtype": "bfloat16", "attn_implementation": "eager", "device_map": "cpu"}
+    others = {"use_cache": False, "low_cpu_mem_usage": True, "revision": "main"}
+    recipe["trainer"]["model_init_kwargs"] = {**loading, **others}
+    assert look(recipe).plan["optimizer_steps"] == 36
+    assert "MISSING" not in capfd.readouterr().err + caplog.text
 
 
 def test_a_run_that_is_under_way_may_be_looked_at_with_its_own_settings_alone(recipe, tmp_path):

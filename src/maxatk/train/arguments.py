@@ -13,19 +13,14 @@ from typing import Any
 
 from datasets import Dataset, IterableDataset, Value
 from torch import nn
-from transformers import (
-    AutoConfig,
-    PretrainedConfig,
-    PreTrainedTokenizerBase,
-    ProcessorMixin,
-)
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, counted
 from maxatk.train import own_rollouts
-from maxatk.train.adapter_checks import check_adapter
 from maxatk.train.chat_templates import is_transformed, refuse_without_template
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.loading_checks import config_to_train
 from maxatk.train.reward_arguments import check_calls, check_rewards
 from maxatk.train.signal_groups import refuse_irreplaceable
 from maxatk.train.start_checks import check_model, check_prompts
@@ -182,14 +177,5 @@ def _check_model(config: MaxAtKConfig, model: Any, adapter: Any) -> None:
     if not isinstance(model, str):
         if is_asked:
             check_model(config, model.config, None)
-    elif is_asked or adapter is not None:
-        of_model = config_of_model(config, model)
-        check_model(config, of_model, model)
-        check_adapter(adapter, of_model)
-
-
-def config_of_model(config: Any, model: str) -> PretrainedConfig:
-    """Return the config of the model that TRL would load; raises OSError where there is none."""
-    options = {"trust_remote_code": config.trust_remote_code, **(config.model_init_kwargs or {})}
-    of_config = {name: options.get(name) for name in ("revision", "trust_remote_code")}
-    return AutoConfig.from_pretrained(model, **of_config)
+    elif is_asked or adapter is not None or config.model_init_kwargs:
+        check_model(config, config_to_train(config, model, adapter), model)

@@ -30,11 +30,10 @@ from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refus
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
-from maxatk.train.adapter_checks import check_adapter
-from maxatk.train.arguments import config_of_model
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.folder import alone_in, check_plan, finished, fit, out_folder
 from maxatk.train.launch import check_processes, process_count
+from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
 from maxatk.train.unread_settings import check_unread
@@ -143,7 +142,7 @@ def _check(recipe: DistillRecipe) -> SFTConfig:
     check_processes(config)
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
-    check_adapter(adapter, config_of_model(config, recipe.model))
+    config_to_train(config, recipe.model, adapter)
     load_problems(recipe.problems, limit=1)
     if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
         raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")

@@ -10,12 +10,11 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import load_tokenizer, refuse_missing_folder, why_missing
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
-from maxatk.train.adapter_checks import check_adapter
-from maxatk.train.arguments import config_of_model
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import check_reset, prepare_tokenizer
 from maxatk.train.folder import check_plan, out_folder
 from maxatk.train.launch import process_count
+from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
 from maxatk.train.start_checks import check_model, check_prompts, refuse_missing_vllm
@@ -98,9 +97,8 @@ def preview(recipe: TrainRecipe) -> Preview:
         reason = None if os.path.isdir(recipe.model) else why_missing(recipe.model)
         if reason is not None:
             raise OSError(reason)
-        model = config_of_model(config, recipe.model)
+        model = config_to_train(config, recipe.model, adapter)
         check_model(config, model, recipe.model)
-        check_adapter(adapter, model)
         if problems is not None:
             tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
             prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)

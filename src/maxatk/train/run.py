@@ -23,8 +23,6 @@ from maxatk.rewards import Reward, load_rewards
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.sampling.backend import check_lengths
-from maxatk.train.adapter_checks import check_adapter
-from maxatk.train.arguments import config_of_model
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import (
     Factory,
@@ -36,6 +34,7 @@ from maxatk.train.environments import (
     prepare_tokenizer,
 )
 from maxatk.train.folder import alone_in, finished, fit, out_folder
+from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
@@ -76,8 +75,7 @@ def train(
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     prepare_tokenizer(tokenizer, recipe.environment, recipe.tools)
-    model = config_of_model(config, recipe.model)
-    check_adapter(adapter, model)
+    model = config_to_train(config, recipe.model, adapter)
     longest_prompt(problems, tokenizer, recipe, config, model)
     chat = tokenizer.chat_template is not None
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
