@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 from transformers import HfArgumentParser
+from transformers.utils import is_liger_kernel_available
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
@@ -129,6 +130,17 @@ from .conftest import config
             r"generation_kwargs: unknown key 'max_tokens'; did you mean 'max_new_tokens'",
         ),
         ({"generation_kwargs": {"max_new_tokens": 0}}, r"generation_kwargs: .*greater than 0"),
+        ({"cache_implementation": "none"}, r"cache_implementation: Invalid .*\(none\)"),
+        ({"sync_ref_model": True}, r"beta: must be above 0 with sync_ref_model, got 0\.0"),
+        (
+            {"torch_compile": True, "torch_compile_backend": "inductr"},
+            r"torch_compile_backend: unknown value 'inductr'; .*did you mean 'inductor'",
+        ),
+        (
+            {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_rentrant": 1}},
+            r"checkpointing_kwargs: unknown value 'use_rentrant'; .*mean 'use_reentrant'",
+        ),
+        ({"max_tool_calling_iterations": -1}, r"max_tool_calling_iterations: must be a whole"),
     ],
 )
 def test_values_that_are_not_allowed_are_refused(tmp_path, changes, message):
@@ -225,6 +237,20 @@ def test_no_clamp_and_the_largest_k_with_other_baselines_are_allowed(tmp_path):
     assert config(tmp_path, delta_clamp=None).objective.delta_clamp is None
     assert config(tmp_path, method="bon_loo1", k=4).k == 4
     assert config(tmp_path, method="grpo", k=4).k == 4
+
+
+def test_arguments_of_checkpointing_that_torch_and_trl_take_are_taken(tmp_path):
+    arguments = {"use_reentrant": False, "preserve_rng_state": True, "selective": False}
+    settings = config(
+        tmp_path, gradient_checkpointing=True, gradient_checkpointing_kwargs=arguments
+    )
+    assert settings.gradient_checkpointing_kwargs == arguments
+
+
+@pytest.mark.skipif(is_liger_kernel_available(), reason="liger-kernel is installed")
+def test_kernels_that_are_not_installed_are_named(tmp_path):
+    with pytest.raises(MissingDependencyError, match=r"use_liger_kernel: .* pip install liger-k"):
+        config(tmp_path, use_liger_kernel=True)
 
 
 @pytest.mark.parametrize("value", [True, False])

@@ -261,6 +261,26 @@ def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recip
             "lr_scheduler_kwargs: .*min_lr_rate",
         ),
         (
+            {"trainer": {**TRAINER, "eos_token": "<none>"}},
+            InvalidValueError,
+            "trainer.eos_token: must be a token of the model's tokenizer, got '<none>'",
+        ),
+        (
+            {"trainer": {**TRAINER, "chat_template_path": "other.jinja"}},
+            InvalidValueError,
+            "chat_template_path: must be None in a distillation",
+        ),
+        (
+            {"trainer": {**TRAINER, "completion_only_loss": False}},
+            InvalidValueError,
+            "completion_only_loss: must be None or True in a distillation",
+        ),
+        (
+            {"trainer": {**TRAINER, "model_init_kwargs": {"attn_implementation": "eagre"}}},
+            InvalidValueError,
+            "model_init_kwargs: .* is not supported",
+        ),
+        (
             {"trainer": {"save_steps": 0, "save_strategy": "steps", "use_cpu": True}},
             InvalidValueError,
             "save_steps: must be above 0",

@@ -1,6 +1,8 @@
 """Corrections and lags where vLLM samples, with a stand-in for it."""
 
 import importlib.util
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -155,3 +157,33 @@ def test_sampling_with_vllm_is_refused_where_it_is_not_installed(tmp_path):
         with pytest.raises(MissingDependencyError, match=r"use_vllm: needs the package vllm: pip"):
             look(recipe)
     assert not list(tmp_path.iterdir())
+
+
+class SamplingParams:
+    """What vLLM's class does with its arguments."""
+
+    def __init__(self, *, n=1, temperature=1.0, max_tokens=16, structured_outputs=None):
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {max_tokens}.")
+
+
+@pytest.mark.parametrize(
+    ("generation", "message"),
+    [
+        (
+            {"max_new_tokens": 64},
+            r"generation_kwargs: unknown key 'max_new_tokens'; .*'max_tokens'",
+        ),
+        ({"max_tokens": 0}, r"generation_kwargs: max_tokens must be at least 1, got 0"),
+    ],
+)
+def test_generation_kwargs_are_those_of_vllm_where_it_samples(
+    tmp_path, monkeypatch, generation, message
+):
+    """TRL hands them on when the first rollout batch is drawn."""
+    module = types.ModuleType("vllm")
+    module.SamplingParams = SamplingParams
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    with pytest.raises(InvalidValueError, match=message):
+        config(tmp_path, use_vllm=True, generation_kwargs=generation)
+    config(tmp_path, use_vllm=True, generation_kwargs={"max_tokens": 64, "structured_outputs": {}})

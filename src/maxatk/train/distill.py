@@ -36,11 +36,18 @@ from maxatk.train.launch import check_processes, process_count
 from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
+from maxatk.train.setting_checks import require_settings
 from maxatk.train.unread_settings import check_unread
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 # What the weighed loss is made for: a sample a row, and its likelihood.
 _LOSS = {"packing": False, "padding_free": False, "loss_type": "nll", "label_smoothing_factor": 0.0}
+# The prompts are those of `eval.prompt`, and their tokens are not learned.
+_LEARNED = {
+    "chat_template_path": (None,),
+    "assistant_only_loss": (False,),
+    "completion_only_loss": (None, True),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +150,7 @@ def _check(recipe: DistillRecipe) -> SFTConfig:
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
     config_to_train(config, recipe.model, adapter)
+    _check_special_tokens(config, recipe)
     load_problems(recipe.problems, limit=1)
     if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
         raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
@@ -177,7 +185,20 @@ def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     of_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut samples at 1024 tokens
     config = trainer_settings(SFTConfig, of_recipe, of_run)
     check_unread(config)
+    require_settings(config, _LEARNED, "in a distillation, which learns samples as they were drawn")
     return config
+
+
+def _check_special_tokens(config: SFTConfig, recipe: DistillRecipe) -> None:
+    """Refuse tokens that the tokenizer does not have, which TRL looks for behind the samples."""
+    if config.eos_token is None and config.pad_token is None:
+        return
+    drawing = recipe.eval_recipe(recipe.model, Path(recipe.out), 0)
+    vocabulary = load_tokenizer(recipe.model, prompt=drawing.prompt).get_vocab()
+    for name in ("eos_token", "pad_token"):
+        token = getattr(config, name)
+        is_known = token is None or token in vocabulary
+        require(is_known, f"trainer.{name}", "a token of the model's tokenizer", token)
 
 
 def _round(

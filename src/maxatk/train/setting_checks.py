@@ -120,6 +120,8 @@ def check_meaning(config: Any) -> None:
         if config.beta:
             why = "with form 'reinforce', whose surrogate has no ratio, and a beta that is not 0"
             require_settings(config, {"use_bias_correction_kl": (False,)}, why)
+    if config.sync_ref_model:
+        require(config.beta != 0.0, "beta", "above 0 with sync_ref_model", config.beta)
     if config.behaviour == "sampler":
         why = "with behaviour 'sampler', whose ratios are those of untruncated sampling with vLLM"
         require_settings(config, _SAMPLER_NEEDS, why)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from accelerate.utils import DynamoBackend
+from torch.utils.checkpoint import checkpoint
 from transformers import GenerationConfig
+from transformers.utils import is_liger_kernel_available
 
-from maxatk.check import require
-from maxatk.errors import InvalidValueError, suggestion
+from maxatk.check import one_of, require
+from maxatk.errors import InvalidValueError, MissingDependencyError, suggestion, unknown_name
 from maxatk.train.optimizer_checks import check_optimizer
 
 
@@ -85,6 +89,8 @@ def check_unread(config: Any) -> None:
     """
     _check_numbers(config)
     _check_saving(config)
+    _check_kernels(config)
+    _check_recomputation(config)
     check_optimizer(config)
 
 
@@ -113,10 +119,33 @@ def _check_saving(config: Any) -> None:
     require(is_known, "save_strategy", allowed, str(config.save_strategy.value))
 
 
+def _check_kernels(config: Any) -> None:
+    """Refuse a compiler that there is not, and kernels that are not installed."""
+    if config.torch_compile:
+        backends = [backend.value.lower() for backend in DynamoBackend]
+        one_of("torch_compile_backend", str(config.torch_compile_backend).lower(), backends)
+    if config.use_liger_kernel and not is_liger_kernel_available():
+        raise MissingDependencyError(
+            "use_liger_kernel: needs the package liger-kernel: pip install liger-kernel"
+        )
+
+
+def _check_recomputation(config: Any) -> None:
+    """Refuse arguments of gradient checkpointing at which the first backward pass would fail."""
+    if not config.gradient_checkpointing:
+        return
+    parameters = inspect.signature(checkpoint).parameters.values()
+    of_torch = [one.name for one in parameters if one.default is not inspect.Parameter.empty]
+    known = {*of_torch, "preserve_rng_state", "selective"}  # the last is TRL's
+    for name in config.gradient_checkpointing_kwargs or {}:
+        if name not in known:
+            raise unknown_name("gradient_checkpointing_kwargs", name, sorted(known))
+
+
 def check_generation(config: Any) -> None:
     """Refuse keys of `generation_kwargs` by which samples are not those that are trained on.
 
-    Without vLLM, which has keys of its own, refuse those that `generate` would fail at or ignore.
+    Refuse also those that `generate`, or vLLM with `use_vllm`, would fail at or ignore.
     """
     for name, value in (config.generation_kwargs or {}).items():
         field = f"generation_kwargs.{name}"
@@ -131,21 +160,51 @@ def check_generation(config: Any) -> None:
             trained = config.temperature
             why = f"that of the setting temperature, {trained!r}, at which probabilities are taken"
             require(value == trained, field, why, value)
-    if not config.use_vllm:
+    if config.use_vllm:
+        _check_vllm(config.generation_kwargs or {})
+    else:
         _check_generate(config.generation_kwargs or {})
+        _check_cache(config.cache_implementation)
 
 
 def _check_generate(settings: Mapping[str, Any]) -> None:
-    known = vars(GenerationConfig())
+    _refuse_unknown_keys(settings, vars(GenerationConfig()))
+    try:
+        GenerationConfig(**settings)
+    except (ValueError, TypeError) as error:
+        raise InvalidValueError(f"generation_kwargs: {error}") from error
+
+
+def _check_cache(name: str | None) -> None:
+    try:
+        GenerationConfig(cache_implementation=name)
+    except (ValueError, TypeError) as error:
+        raise InvalidValueError(f"cache_implementation: {error}") from error
+
+
+def _check_vllm(settings: Mapping[str, Any]) -> None:
+    """Refuse keys and values that vLLM does not take, where it is installed."""
+    if not settings:
+        return
+    try:
+        from vllm import SamplingParams
+    except ImportError:  # without it no training begins
+        return
+    _refuse_unknown_keys(settings, inspect.signature(SamplingParams).parameters)
+    # TRL makes an object of vLLM of this one.
+    values = {name: value for name, value in settings.items() if name != "structured_outputs"}
+    try:
+        SamplingParams(**values)
+    except (ValueError, TypeError) as error:
+        raise InvalidValueError(f"generation_kwargs: {error}") from error
+
+
+def _refuse_unknown_keys(settings: Mapping[str, Any], known: Collection[str]) -> None:
     for name in settings:
         if name not in known:
             raise InvalidValueError(
                 f"generation_kwargs: unknown key {name!r}{suggestion(name, known)}"
             )
-    try:
-        GenerationConfig(**settings)
-    except (ValueError, TypeError) as error:
-        raise InvalidValueError(f"generation_kwargs: {error}") from error
 
 
 def check_cispo(config: Any) -> None:
