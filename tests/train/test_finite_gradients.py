@@ -35,7 +35,7 @@ def test_three_of_them_in_a_row_end_the_training(make_trainer):
     trainer = make_trainer(text_reward, max_steps=6)
     before = copied(trainer.model)
     break_gradients(trainer.model, math.nan, passes=range(6))
-    with pytest.raises(InvalidValueError, match="the gradient of step 3 and of the two before"):
+    with pytest.raises(InvalidValueError, match="the gradient of step 3 and of the 2 before"):
         trainer.train()
     assert are_equal(trainer.model.state_dict(), before)
 
@@ -46,6 +46,31 @@ def test_two_of_them_and_two_more_do_not(make_trainer):
     break_gradients(trainer.model, math.nan, passes=[0, 1, 3, 4])
     trainer.train()
     assert trainer.state.global_step == 6
+
+
+def test_on_a_cpu_fp16_has_no_scaler_that_would_leave_the_step_out(make_trainer):
+    trainer = make_trainer(text_reward, max_steps=2, fp16=True)
+    break_gradients(trainer.model, math.nan, passes=[0])
+    with pytest.warns(UserWarning, match="train: the gradient of step 1 is NaN or infinite"):
+        trainer.train()
+    assert all(torch.isfinite(weight).all() for weight in trainer.model.state_dict().values())
+
+
+@pytest.mark.parametrize("broken", [39, 40])
+def test_a_scaler_may_leave_out_many_steps_but_not_all(make_trainer, broken, recwarn):
+    trainer = make_trainer(text_reward, max_steps=42, max_completion_length=2)
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu")  # as accelerate has one on a GPU
+    before = copied(trainer.model)
+    break_gradients(trainer.model, math.nan, passes=range(broken))
+    if broken == 39:
+        trainer.train()
+        assert not are_equal(trainer.model.state_dict(), before)
+        assert all(torch.isfinite(weight).all() for weight in trainer.model.state_dict().values())
+    else:
+        with pytest.raises(InvalidValueError, match="the gradient of step 40 and of the 39 before"):
+            trainer.train()
+        assert are_equal(trainer.model.state_dict(), before)
+    assert not [w for w in recwarn if "moves no weight" in str(w.message)]
 
 
 @pytest.mark.long
