@@ -106,6 +106,12 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
         ({"verifier": {"workers": 0}}, "grpo: train.verifier.workers: must be an integer of 1"),
         ({"prompt": {"template": "no"}}, "grpo: train.prompt.template: there is no file 'no'"),
         ({"peft": {"rr": 4}}, "grpo: train.peft: unknown key 'rr'"),
+        (
+            {"distill": {"k": 2, "peft": {"rr": 4}, "trainer": {"use_cpu": True, "bf16": False}}},
+            "grpo: train.distill.peft: unknown key 'rr'",
+        ),
+        ({"reward": "none.py:f"}, "grpo: train.reward: 'none.py' does not exist"),
+        ({"reward": "json:none"}, "grpo: train.reward: 'json' has no function 'none'"),
         ({"trainer": {"k": 0, "method": "grop"}}, "grpo: train.trainer.k: must be a whole number"),
         ({"trainer": {"k": 0, "method": "grop"}}, "\ntrain.trainer.method: unknown value 'grop'"),
         ({"trainer": {"num_generations": 200, "k": 1}}, "grpo: "),
@@ -135,6 +141,21 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert not names_of(study) & before
     assert main(["study", str(recipe(**{**of_a_llama, "grids": UNTRAINED})), "--dry-run"]) == 0
     assert "eval    2 left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"peft": {"target_modules": ["no"]}}, "grpo: train.peft: Target modules {'no'} not found"),
+        ({"reward": "answer"}, "grpo: Problem 'train-0': has no `answer`"),
+    ],
+)
+def test_what_an_outside_model_and_its_problems_do_not_allow_is_refused(
+    recipe, of_a_llama, change, message
+):
+    of_a_llama["train"] |= change
+    study = load_study(recipe(**of_a_llama))
+    assert message in refusal_of(trainings_of(study, places(study)))
 
 
 def test_stages_depend_on_the_functions_and_templates_that_their_recipes_name(recipe, tmp_path):

@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import InvalidValueError, MaxAtKError, StageError
+from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, StageError
 from maxatk.models import refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
+from maxatk.records import Problem
 from maxatk.settings import from_mapping, located
 from maxatk.studies.recipe import TRAININGS, StudyRecipe
 from maxatk.studies.schedule import Place, out_folders, outside_models
 from maxatk.studies.stages import end_with_parent
+from maxatk.verifier import Verifier, VerifierSettings
 
+_SECTIONS = ("trainer", "peft", "reward", "environment", "tools")  # of the recipe of a training
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
@@ -61,46 +64,74 @@ def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, A
 
 def refusal_of(question: Mapping[str, Any]) -> str | None:
     """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
-    for name, command, recipe in question["recipes"]:
-        try:
-            _check_training(command, recipe, question["problems"])
-        except MaxAtKError as error:
-            return f"{name}: {error}"
-        except ModuleNotFoundError as error:
-            return f"training needs {error.name!r}: pip install 'maxatk[train]'"
+    with VerifierSettings(workers=1).open() as verifier:  # which loaded rewards would use
+        for name, command, recipe in question["recipes"]:
+            try:
+                _check_training(command, recipe, question["problems"], verifier)
+            except MaxAtKError as error:
+                return f"{name}: {error}"
+            except ModuleNotFoundError as error:
+                return f"training needs {error.name!r}: pip install 'maxatk[train]'"
     return None
 
 
-def _check_training(command: str, recipe: Mapping[str, Any], problems: int | None) -> None:
+def _check_training(
+    command: str, recipe: Mapping[str, Any], problems: int | None, verifier: Verifier
+) -> None:
     where = "train" if command == "train" else "train.distill"
     try:
-        _check_recipe(command, recipe, problems, where=where)
-    except InvalidValueError as error:  # the trainer does not know that it is part of a study
-        raise located(error, where=where, fields=("trainer", "peft")) from error
+        if command == "train":
+            _check_train(recipe, problems, verifier)
+        else:
+            _check_distill(recipe)
+    except (InvalidValueError, MissingFileError) as error:
+        # The trainer does not know that it is part of a study.
+        raise located(error, where=where, fields=_SECTIONS) from error
 
 
-def _check_recipe(
-    command: str, recipe: Mapping[str, Any], problems: int | None, *, where: str
-) -> None:
-    from maxatk.train import DistillRecipe, check_settings
-    from maxatk.train.distill import config_of
+def _check_train(recipe: Mapping[str, Any], count: int | None, verifier: Verifier) -> None:
+    """Refuse a recipe of `maxatk train`, whose problems are so many where they are not there."""
+    from maxatk.train import check_settings
     from maxatk.train.preview import plan
-    from maxatk.train.recipe import lora_config, train_recipe
+    from maxatk.train.recipe import train_recipe
+    from maxatk.train.run import load_functions
+    from maxatk.train.start_checks import refuse_missing_vllm
 
-    if command == "distill":
-        config_of(from_mapping(DistillRecipe, recipe, where=where), Path(recipe["out"]))
-        return
-    chosen = train_recipe(recipe, where=where)
+    chosen = train_recipe(recipe, where="train")
     config = check_settings(chosen)
-    lora_config(chosen.peft)
-    problems = problems or _count(chosen.problems)
-    if problems is not None or config.max_steps > 0:
-        plan(config, problems=problems)
+    refuse_missing_vllm(config)
+    _check_model(config, chosen)
+    rewards = load_functions(chosen, config, verifier=verifier).rewards
+    problems = None if count else _problems(chosen.problems)
+    if problems is not None:
+        count = len(problems)
+        for reward in rewards:
+            reward.check(problems)
+    if count is not None or config.max_steps > 0:
+        plan(config, problems=count)
+
+
+def _check_distill(recipe: Mapping[str, Any]) -> None:
+    from maxatk.train import DistillRecipe
+    from maxatk.train.distill import config_of
+
+    chosen = from_mapping(DistillRecipe, recipe, where="train.distill")
+    _check_model(config_of(chosen, Path(chosen.out)), chosen)
+
+
+def _check_model(config: Any, recipe: Any) -> None:
+    """Refuse an adapter that there cannot be, also on a model that is there already."""
+    from maxatk.train.loading_checks import config_to_train
+    from maxatk.train.recipe import lora_config
+
+    adapter = lora_config(recipe.peft)
+    if Path(recipe.model).is_dir():
+        config_to_train(config, recipe.model, adapter)
 
 
 @functools.cache
-def _count(problems: str) -> int | None:
-    return None if problems in BENCHMARKS else len(load_problems(problems))
+def _problems(problems: str) -> list[Problem] | None:
+    return None if problems in BENCHMARKS else load_problems(problems)
 
 
 def _ask(question: Mapping[str, Any]) -> str | None:
