@@ -293,6 +293,30 @@ def test_what_is_wrong_is_refused_before_any_work(recipe, changes, error, messag
     assert not list(Path(recipe["out"]).glob("samples-*"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"reward": "none.py:f"}, MissingFileError, "'none.py' does not exist"),
+        ({"sampling": {"samples": 4, "max_new_tokens": 900}}, InvalidValueError, "900 exceed"),
+    ],
+)
+def test_a_plan_refuses_what_the_drawing_would_refuse(recipe, changes, error, message):
+    settings = {**recipe, "eval": {**recipe["eval"], **changes}}
+    with pytest.raises(error, match=message):
+        plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
+    assert not Path(recipe["out"]).exists()
+
+
+def test_a_plan_refuses_samples_of_which_nothing_can_be_learned(recipe, own_rewards, tmp_path):
+    recipe["eval"]["reward"] = f"{own_rewards}:same"
+    with pytest.raises(DataError, match="nothing to distil"):
+        run(recipe)
+    stored = shutil.copytree(Path(recipe["out"]) / "samples-0", tmp_path / "stored")
+    settings = {**recipe, "run": str(stored), "out": str(tmp_path / "other")}
+    with pytest.raises(DataError, match="nothing to distil"):
+        plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
+
+
 def test_a_launch_in_which_each_process_would_train_alone_is_refused(recipe, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InvalidValueError, match="use_cpu: must be True for 2 processes without"):

@@ -23,6 +23,7 @@ from maxatk.evaluation.folder import MANIFEST, SAMPLES, SCORES
 from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.evaluation.run import evaluate
+from maxatk.evaluation.run import plan as plan_drawing
 from maxatk.evaluation.store import read_records
 from maxatk.exchange.export import Exported, sft_rows
 from maxatk.folders import differing_settings, read_json
@@ -126,8 +127,12 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
     check_plan(out_folder(recipe, "distill"), recipe)
     config = _check(recipe)
     problems = len(load_problems(recipe.problems))
-    drawing = recipe.eval_recipe(recipe.model, Path(recipe.out), 0)
+    drawing = recipe.eval_recipe(recipe.model, _samples_folder(recipe, 0), 0)
     samples = drawing.sampling.samples
+    if recipe.run is None:
+        plan_drawing(drawing)
+    else:
+        _weighed_rows(recipe, Path(recipe.run))
     return {
         "problems": problems,
         "samples_of_a_problem": samples if recipe.run is None else None,
@@ -205,22 +210,11 @@ def _round(
     recipe: DistillRecipe, model: str, number: int, out: Path, progress: UnitProgress | None
 ) -> None:
     """Train a model into `out` on its weighed samples, which are drawn where no run has them."""
-    folder = Path(recipe.run or Path(recipe.out) / f"samples-{number}")
+    folder = _samples_folder(recipe, number)
     drawing = recipe.eval_recipe(model, folder, number)
     if recipe.run is None:
         evaluate(drawing, progress=progress)
-    problems = problems_by_id(load_problems(recipe.problems), source=recipe.problems)
-    samples = read_records(folder / SAMPLES, Sample)
-    scores = rewarded_scores(folder)
-    exported = [
-        Exported(score, samples.get(key), problems.get(score.problem_id))
-        for key, score in scores.items()
-    ]
-    rows = sft_rows(exported, k=recipe.k)
-    if not rows:
-        raise DataError(
-            f"{folder}: no problem has samples of different rewards, so there is nothing to distil"
-        )
+    rows = _weighed_rows(recipe, folder)
     with quiet_libraries():
         tokenizer = load_tokenizer(model, prompt=drawing.prompt)
         trainer = WeightedSFTTrainer(
@@ -233,6 +227,28 @@ def _round(
         if progress:
             trainer.add_callback(Reporter(lambda done, total: progress(done, total, "steps")))
         fit(trainer, recipe, out, {})
+
+
+def _samples_folder(recipe: DistillRecipe, number: int) -> Path:
+    """Return the folder with the samples of a round."""
+    return Path(recipe.run or Path(recipe.out) / f"samples-{number}")
+
+
+def _weighed_rows(recipe: DistillRecipe, folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of `sft_rows` of the samples in a folder; raise DataError where none is."""
+    problems = problems_by_id(load_problems(recipe.problems), source=recipe.problems)
+    samples = read_records(folder / SAMPLES, Sample)
+    scores = rewarded_scores(folder)
+    exported = [
+        Exported(score, samples.get(key), problems.get(score.problem_id))
+        for key, score in scores.items()
+    ]
+    rows = sft_rows(exported, k=recipe.k)
+    if not rows:
+        raise DataError(
+            f"{folder}: no problem has samples of different rewards, so there is nothing to distil"
+        )
+    return rows
 
 
 def sft_dataset(
