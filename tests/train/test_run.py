@@ -221,6 +221,16 @@ def test_a_training_that_goes_on_with_another_reward_of_the_same_name_says_so(
     assert now != digest
 
 
+def test_a_training_that_goes_on_in_another_number_of_processes_says_so(toy_recipe):
+    changes = {"save_strategy": "steps", "save_steps": 1}
+    out = run(toy_recipe(**changes))
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    assert record["processes"] == 1
+    (out / TRAIN_RECORD).write_text(json.dumps({**record, "processes": 2}))
+    with pytest.warns(UserWarning, match="goes on in 1 process and not in 2 as before"):
+        run(toy_recipe(**changes, max_steps=3))
+
+
 def test_a_training_outlives_a_log_without_whole_groups(recipe, tmp_path):
     """No group has all of its rewards, so that TRL logs None for max@4, and NaN once for a norm."""
     reward_file = tmp_path / "gaps.py"

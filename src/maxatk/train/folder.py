@@ -16,11 +16,12 @@ from transformers import PrinterCallback
 from maxatk import folders
 from maxatk.check import is_number
 from maxatk.environment import environment, is_first_process
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation.folder import SCORES
 from maxatk.functions import files_named
 from maxatk.models import fingerprint
 from maxatk.settings import masked
+from maxatk.train.launch import process_count
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.writing import OutFolder
 
@@ -117,12 +118,21 @@ def _longer(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
     return longer
 
 
-def _warn_of_changed_files(out: Path, files: Mapping[str, str]) -> None:
-    """Warn where functions or templates are others than those of the steps that are done.
+def _warn_of_changes(out: Path, now: Mapping[str, Any]) -> None:
+    """Warn where processes, functions or templates are others than those of the steps before.
 
     It may be meant: a reward that failed is repaired, and the training goes on.
     """
-    before = folders.read_training(out).get("files", {})
+    record = folders.read_training(out)
+    processes = record.get("processes", now["processes"])
+    if processes != now["processes"]:
+        warnings.warn(
+            f"{out}: its training goes on in {counted(now['processes'], 'process')} and not in "
+            f"{processes} as before, so that its batches have another size",
+            stacklevel=3,
+        )
+    before = record.get("files", {})
+    files = now.get("files", {})
     changed = [name for name, digest in files.items() if before.get(name, digest) != digest]
     if changed:
         warnings.warn(
@@ -143,13 +153,14 @@ def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
         "recipe": masked(settings),
         **_contents(recipe),
         "environment": environment(),
+        "processes": process_count(),
         **about,
         **({"files": files} if files else {}),
     }
     checkpoint = folders.last_checkpoint(out)
     if main:
         if checkpoint is not None:
-            _warn_of_changed_files(out, files)
+            _warn_of_changes(out, record)
         folders.write_json(out / folders.TRAIN_RECORD, record)
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(out if recipe.peft is None else out / ADAPTER))
