@@ -158,6 +158,19 @@ def test_what_an_outside_model_and_its_problems_do_not_allow_is_refused(
     assert message in refusal_of(trainings_of(study, places(study)))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reward": "none.py:f"}, "eval.reward: 'none.py' does not exist"),
+        ({"reward": "answer"}, "Problem 'test-0': has no `answer`"),
+    ],
+)
+def test_rewards_of_evaluations_are_tried_before_the_trainings(recipe, of_a_llama, change, message):
+    of_a_llama["eval"] |= change
+    study = load_study(recipe(**of_a_llama))
+    assert refusal_of(trainings_of(study, places(study))).startswith(message)
+
+
 def test_stages_depend_on_the_functions_and_templates_that_their_recipes_name(recipe, tmp_path):
     reward = tmp_path / "own.py"
     reward.write_text("def reward(completions, **_):\n    return [1.0] * len(completions)\n")

@@ -15,6 +15,7 @@ from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, Stag
 from maxatk.models import refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
+from maxatk.rewards import load_reward
 from maxatk.settings import from_mapping, located
 from maxatk.studies.recipe import TRAININGS, StudyRecipe
 from maxatk.studies.schedule import Place, out_folders, outside_models
@@ -50,7 +51,10 @@ def check_study(
 
 
 def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
-    """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
+    """Return what the trainer is asked: every recipe, and how many problems if not in a file.
+
+    With it goes what decides the rewards of the evaluations, which come behind the trainings.
+    """
     recipes = []
     checked = set()  # checkpoints share their training
     for place in everywhere:
@@ -59,7 +63,24 @@ def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, A
             if place.seed == study.seeds[0] and stage is not None and stage not in checked:
                 checked.add(stage)
                 recipes.append((place.variant.name, command, place.recipes[stage]))
-    return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
+    return {
+        "recipes": recipes,
+        "problems": study.mini and study.mini.train_problems,
+        "evaluations": _evaluations_of(study),
+    }
+
+
+def _evaluations_of(study: StudyRecipe) -> dict[str, dict[str, Any]]:
+    """Return the reward of every section of evaluations, and its problems where they are there."""
+    sections = {"eval": study.eval_recipe(seed=study.seeds[0])}
+    if study.chooses_on_problems:
+        sections["front.choose"] = study.eval_recipe(seed=study.seeds[0], choosing=True)
+    evaluations = {}
+    for where, recipe in sections.items():
+        are_there = study.mini is None and not recipe.map
+        problems = recipe.problems if are_there else None
+        evaluations[where] = {"reward": recipe.reward, "problems": problems, "limit": recipe.limit}
+    return evaluations
 
 
 def refusal_of(question: Mapping[str, Any]) -> str | None:
@@ -72,7 +93,19 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
                 return f"{name}: {error}"
             except ModuleNotFoundError as error:
                 return f"training needs {error.name!r}: pip install 'maxatk[train]'"
+        for where, evaluation in question["evaluations"].items():
+            try:
+                _check_reward(evaluation, verifier)
+            except MaxAtKError as error:
+                return str(located(error, where=where, fields=("reward",)))
     return None
+
+
+def _check_reward(evaluation: Mapping[str, Any], verifier: Verifier) -> None:
+    reward = load_reward(evaluation["reward"], verifier=verifier)
+    problems = None if evaluation["problems"] is None else _problems(evaluation["problems"])
+    if problems is not None:
+        reward.check(problems[: evaluation["limit"]])
 
 
 def _check_training(
