@@ -143,6 +143,23 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert "eval    2 left" in capsys.readouterr().out
 
 
+def test_a_distillation_depends_on_the_samples_that_it_is_given(recipe, tmp_path):
+    stored = tmp_path / "stored"
+    stored.mkdir()
+    (stored / "scores.jsonl").write_text("{}\n")
+    trainer = {**RECIPE["train"]["trainer"], "max_steps": 0}
+    train = {**RECIPE["train"], "trainer": trainer, "distill": {"k": 2, "run": str(stored)}}
+    study = load_study(recipe(train=train, grids=[{"way": {"distilled": {}}}]))
+    before = names_of(study)
+    assert names_of(study) == before
+    (stored / "scores.jsonl").write_text("{}\n{}\n")
+    changed = before - names_of(study)
+    # Its evaluation is of another model too.
+    assert {name.rpartition("-")[0] for name in changed} == {
+        f"{command}-trained-{seed}" for command in ("distill", "eval") for seed in (1, 2)
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,9 +1,9 @@
 """The chain of stages that makes one model of one seed and evaluates it, and how they are named.
 
 A stage is named by a digest of all that decides what it makes: how the model came about that it
-starts from, its own settings, and the content of the files that these name: problems, functions
-and chat templates, but no folder. Models whose chains begin alike share these stages, and other
-settings never find a stage that is not theirs.
+starts from, its own settings, and the content of the files that these name: problems, functions,
+chat templates and samples to distil, but no folder. Models whose chains begin alike share these
+stages, and other settings never find a stage that is not theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from maxatk.evaluation.folder import SCORES
 from maxatk.functions import files_named
 from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint
@@ -76,6 +77,8 @@ class Chain:
         method = recipe["trainer"].get("method", "trained")
         self.label = method if isinstance(method, str) else "own"  # a mapping names no folder
         settings = [self.origin, recipe, self.digest_of(recipe["problems"])]
+        if recipe.get("run") is not None:  # of a distillation: a folder of samples
+            settings.append(self.digest_of(f"{recipe['run']}/{SCORES}"))
         name = self._add(command, settings, {**recipe, **self._built_in(_TRAIN_FILE)})
         self.trained = self.work / name
         self.model = str(self.trained)
