@@ -150,6 +150,12 @@ def test_a_plan_counts_what_a_run_draws_and_writes_nothing(recipe):
     out = run(recipe, rounds=2)
     drawn = [len((out / f"samples-{n}" / "samples.jsonl").read_text().splitlines()) for n in (0, 1)]
     assert sum(drawn) == plan["samples_to_draw"]
+    assert (plan["epochs"], plan["optimizer_steps_of_a_round"]) == (None, 2)
+    of_some = {**recipe, "eval": {**recipe["eval"], "limit": 3}, "out": f"{recipe['out']}-some"}
+    of_some["trainer"] = {**TRAINER, "max_steps": -1, "num_train_epochs": 5}
+    plan = plan_distillation(from_mapping(DistillRecipe, of_some, where="recipe"))
+    assert (plan["problems"], plan["samples_to_draw"]) == (3, 3 * 4)
+    assert (plan["epochs"], plan["optimizer_steps_of_a_round"]) == (5, None)
     missing = {**recipe, "run": "nowhere", "out": f"{recipe['out']}-other"}
     del missing["eval"]
     with pytest.raises(MissingFileError, match="run: nowhere"):

@@ -121,26 +121,29 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
 def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
     """Return what `distill` would draw and train on, after all its checks; raises as it does.
 
-    `samples_to_draw` are those of all rounds; the steps are known once it is known which samples
-    are worth a place. The same distillation may be under way in the folder.
+    `samples_to_draw` are those of all rounds; without `max_steps` the steps are known once it is
+    known which samples are worth a place. The same distillation may be under way in the folder.
     """
     check_plan(out_folder(recipe, "distill"), recipe)
     config = _check(recipe)
-    problems = len(load_problems(recipe.problems))
     drawing = recipe.eval_recipe(recipe.model, _samples_folder(recipe, 0), 0)
+    limit = drawing.limit if recipe.run is None else None
+    problems = len(load_problems(recipe.problems, limit=limit))
     samples = drawing.sampling.samples
     if recipe.run is None:
         plan_drawing(drawing)
     else:
         _weighed_rows(recipe, Path(recipe.run))
+    rows = config.train_batch_size * config.gradient_accumulation_steps
     return {
         "problems": problems,
         "samples_of_a_problem": samples if recipe.run is None else None,
         "samples_to_draw": problems * samples * recipe.rounds if recipe.run is None else 0,
         "rounds": recipe.rounds,
         "k": recipe.k,
-        "epochs": config.num_train_epochs,
-        "rows_of_an_optimizer_step": config.train_batch_size * config.gradient_accumulation_steps,
+        "epochs": config.num_train_epochs if config.max_steps <= 0 else None,
+        "optimizer_steps_of_a_round": config.max_steps if config.max_steps > 0 else None,
+        "rows_of_an_optimizer_step": rows * process_count(),
         "out": recipe.out,
     }
 
