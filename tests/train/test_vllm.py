@@ -162,9 +162,11 @@ def test_sampling_with_vllm_is_refused_where_it_is_not_installed(tmp_path):
 class SamplingParams:
     """What vLLM's class does with its arguments."""
 
-    def __init__(self, *, n=1, temperature=1.0, max_tokens=16, structured_outputs=None):
+    def __init__(self, *, n=1, max_tokens=2, min_tokens=0, structured_outputs=None):
         if max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {max_tokens}.")
+        if min_tokens > max_tokens:
+            raise ValueError(f"min_tokens must be at most max_tokens={max_tokens}.")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +177,7 @@ class SamplingParams:
             r"generation_kwargs: unknown key 'max_new_tokens'; .*'max_tokens'",
         ),
         ({"max_tokens": 0}, r"generation_kwargs: max_tokens must be at least 1, got 0"),
+        ({"min_tokens": 7}, r"generation_kwargs: min_tokens must be at most max_tokens=6"),
     ],
 )
 def test_generation_kwargs_are_those_of_vllm_where_it_samples(
@@ -186,4 +189,6 @@ def test_generation_kwargs_are_those_of_vllm_where_it_samples(
     monkeypatch.setitem(sys.modules, "vllm", module)
     with pytest.raises(InvalidValueError, match=message):
         config(tmp_path, use_vllm=True, generation_kwargs=generation)
-    config(tmp_path, use_vllm=True, generation_kwargs={"max_tokens": 64, "structured_outputs": {}})
+    for taken in ({"max_tokens": 64, "structured_outputs": {}}, {"min_tokens": 6}):
+        settings = config(tmp_path, use_vllm=True, generation_kwargs=taken)
+        assert settings.generation_kwargs == taken

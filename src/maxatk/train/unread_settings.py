@@ -161,7 +161,7 @@ def check_generation(config: Any) -> None:
             why = f"that of the setting temperature, {trained!r}, at which probabilities are taken"
             require(value == trained, field, why, value)
     if config.use_vllm:
-        _check_vllm(config.generation_kwargs or {})
+        _check_vllm(config.generation_kwargs or {}, config.max_completion_length)
     else:
         _check_generate(config.generation_kwargs or {})
         _check_cache(config.cache_implementation)
@@ -182,8 +182,8 @@ def _check_cache(name: str | None) -> None:
         raise InvalidValueError(f"cache_implementation: {error}") from error
 
 
-def _check_vllm(settings: Mapping[str, Any]) -> None:
-    """Refuse keys and values that vLLM does not take, where it is installed."""
+def _check_vllm(settings: Mapping[str, Any], max_tokens: int | None) -> None:
+    """Refuse keys and values that vLLM does not take beside TRL's own, where it is installed."""
     if not settings:
         return
     try:
@@ -194,7 +194,7 @@ def _check_vllm(settings: Mapping[str, Any]) -> None:
     # TRL makes an object of vLLM of this one.
     values = {name: value for name, value in settings.items() if name != "structured_outputs"}
     try:
-        SamplingParams(**values)
+        SamplingParams(**{"max_tokens": max_tokens, **values})
     except (ValueError, TypeError) as error:
         raise InvalidValueError(f"generation_kwargs: {error}") from error
 
