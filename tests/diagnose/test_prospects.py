@@ -198,6 +198,23 @@ def test_groups_too_small_for_the_best_of_several_are_said_to_be_so(tmp_path, n)
     assert "for one answer" in row["reason"]
 
 
+@pytest.mark.parametrize("samples", [2, 3])
+def test_a_run_with_fewer_samples_than_a_usual_group_is_one_group(tmp_path, samples):
+    rewards = np.array([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]])[:, :samples]
+    tables = prospects(run(tmp_path / "run", rewards))
+    expected = np.mean([share_with_signal(row, samples, 1, "rloo") for row in rewards])
+    (signal,) = tables["signal"]
+    assert signal == {"n": samples, "k": 1, "share": pytest.approx(expected), "problems": 3}
+    (row,) = tables["suggestion"]
+    assert (row["n"], row["k"], row["method"]) == (samples, 1, "grpo")
+    assert f"groups of {samples} are too small for k = 2" in row["reason"]
+    assert f"{samples} samples a problem say nothing of larger groups" in row["reason"]
+    assert "for one answer" not in row["reason"]
+    four = prospects(run(tmp_path / "four", [[0.0, 0.0, 0.5, 1.0]]))
+    assert {row["n"] for row in four["signal"]} == {4}
+    assert "say nothing" not in four["suggestion"][0]["reason"]
+
+
 def test_what_is_not_allowed_is_refused(tmp_path):
     folder = run(tmp_path / "run", REWARDS)
     for settings, message in {

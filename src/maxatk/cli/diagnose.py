@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +28,7 @@ def command(
     others: Annotated[tuple[Path, ...], tyro.conf.Positional] = (),
     /,
     best_of: int | None = None,
-    n: tuple[int, ...] = (4, 8, 16, 32),
+    n: tuple[int, ...] = (),
     k: tuple[int, ...] = (),
     difference: tuple[float, ...] = (0.02, 0.05),
     gradients: bool = False,
@@ -49,13 +50,20 @@ def command(
     Args:
         folder: A folder with scores.jsonl, or with train.json, groups.jsonl or checkpoints.
         others: Further trainings, of the same steps at other learning rates.
-        best_of: How many answers the best is taken of in use; half of the samples if not given.
-        n: Sizes of a group; those above the samples of a problem are left out.
+        best_of: How many answers the best is taken of in use; half of the samples, or 2, if not
+            given.
+        n: Sizes of a group, of which those above the samples of a problem are left out; 4, 8, 16
+            and 32 if none is given, or all samples of a problem that has 2 or 3.
         k: The k of the tables; 1, 2, 4, ... up to half of the samples if none is given.
         difference: The differences of max@k that an evaluation is to show.
         gradients: Also compute gradients on the stored samples, at the n and k that suit.
         prompts: Of how many problems, for --gradients.
     """
+    if folder.is_file():
+        raise InvalidValueError(
+            f"folder: {str(folder)!r} is a file, not a folder; of a table of rewards or a log make "
+            f"a run first: maxatk score --rewards {shlex.quote(str(folder))} --out FOLDER"
+        )
     existing_folder("folder", folder)
     log = training_log(folder)
     if others:

@@ -33,6 +33,8 @@ BANDS = {
 }
 """How often a problem is solved: the largest share of its samples in each band."""
 
+_GROUP_SIZES = (4, 8, 16, 32)  # where none is asked for
+_FOR_GROUPS = 16  # samples a problem, which say something of groups of 4, 8 and 16
 _ENOUGH_SIGNAL = 0.5  # share of the groups
 _LITTLE_SIGNAL = 0.1
 _WIDEST_K = 8  # with n = 16 the best constant k of the study, for every N from 8 to 128
@@ -46,7 +48,7 @@ def prospects(
     folder: str | Path,
     *,
     best_of: int | None = None,
-    ns: Sequence[int] = (4, 8, 16, 32),
+    ns: Sequence[int] = (),
     ks: Sequence[int] = (),
     differences: Sequence[float] = (0.02, 0.05),
 ) -> dict[str, Rows]:
@@ -63,8 +65,9 @@ def prospects(
       `seeds`, where trainings differ as those of the built-in model did.
     - "suggestion": an n, a k and a method that suit the problems, with the reason.
 
-    `best_of` answers are what the best is taken of in use, half the samples by default. Sizes of a
-    group `ns` above the samples are left out. `ks` are 1, 2, 4, ... up to half of the samples by
+    `best_of` answers are what the best is taken of in use, half the samples or 2 by default. Sizes
+    of a group `ns` above the samples are left out; they are 4, 8, 16 and 32 by default, or all
+    samples of a problem that has fewer than 4. `ks` are 1, 2, 4, ... up to half of the samples by
     default. As in results, a problem whose samples lack rewards does not limit the others.
 
     Raises MissingFileError, DataError for a corrupt line and for samples of which no two make a
@@ -78,13 +81,18 @@ def prospects(
         for k, spread in _SEED_SPREADS.items():
             seeds[difference, k] = pairs_needed(difference, spread)
     rewards, samples = _rewards_of(folder)
-    sizes = [n for n in sorted(set(ns)) if n <= samples]
-    require(bool(sizes), "n", f"at most the {counted(samples, 'sample')} of a problem", tuple(ns))
-    wanted = max(samples // 2, 1) if best_of is None else best_of
+    sizes = _group_sizes(ns, samples)
+    # Of 2 or 3 samples half is 1, which nobody has said to be the answers in use.
+    wanted = max(samples // 2, 2) if best_of is None else best_of
     whole("best_of", wanted, 1)
     ks = check_ks(ks, samples) or default_ks(max(samples // 2, 1))
     chances = _chances(rewards, passing_reward(folder))
     suggestion = suggested(rewards, sizes, wanted)
+    if samples < _GROUP_SIZES[0]:
+        suggestion["reason"] += (
+            f"; {counted(samples, 'sample')} a problem say nothing of larger groups: draw "
+            f"{_FOR_GROUPS} or more"
+        )
     needed = [
         {
             "difference": difference,
@@ -105,6 +113,18 @@ def prospects(
         "needed": needed,
         "suggestion": [suggestion],
     }
+
+
+def _group_sizes(ns: Sequence[int], samples: int) -> list[int]:
+    """Return the sizes of a group that so many samples allow, ascending, of `ns` if any are given.
+
+    Raises InvalidValueError where all that are given are too large.
+    """
+    sizes = [n for n in sorted(set(ns or _GROUP_SIZES)) if n <= samples]
+    if not ns and not sizes:
+        return [samples]
+    require(bool(sizes), "n", f"at most the {counted(samples, 'sample')} of a problem", tuple(ns))
+    return sizes
 
 
 def _rewards_of(folder: str | Path) -> tuple[FloatArray, int]:
