@@ -87,6 +87,27 @@ def test_a_frame_of_prompts_by_samples_gives_arrays():
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        pd.DataFrame({"r0": pd.array([1, 0], "Int64"), "r1": pd.array([pd.NA, 1], "Int64")}),
+        pd.DataFrame({"r0": pd.array([True, False], "boolean"), "r1": [pd.NA, True]}),
+        [[1, pd.NA], [0, 1]],
+        [[1], [0, 1, pd.NA]],
+    ],
+    ids=["integers", "truth values", "lists", "ragged lists"],
+)
+def test_na_of_pandas_is_a_sample_without_a_reward(rewards):
+    np.testing.assert_array_equal(max_at_k(rewards, 1), [1.0, 0.5])
+
+
+def test_na_of_pandas_is_no_group_and_a_text_beside_it_is_named():
+    with pytest.raises(InvalidValueError, match=r"groups: must name the group .* got <NA>"):
+        max_at_k([1.0, 0.0], 1, groups=["p", pd.NA])
+    with pytest.raises(InvalidValueError, match=r"rewards: .*got '1' of type str"):
+        max_at_k([[0.5, pd.NA, "1"]], 1)
+
+
 @given(
     ids=st.lists(st.sampled_from(["a", "b", "c", 7]), min_size=1, max_size=30),
     least=st.integers(1, 9),

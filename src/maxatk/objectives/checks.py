@@ -20,23 +20,39 @@ _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64, complex)
 def as_floats(field: str, values: Any) -> FloatArray:
     """Return numbers, also of tensors, frames and lists of them, as a float64 array.
 
-    What a mask hides is NaN. Raises InvalidValueError for anything but numbers.
+    What a mask hides is NaN, as is NA of pandas. Raises InvalidValueError for anything but numbers.
     """
     try:
         array = np.asarray(_plain(values))
-        # Texts, dates and complex numbers, which NumPy would turn into floats or cut.
-        objects = array.flat if array.dtype.kind == "O" else ()
-        no_number = any(isinstance(value, _NO_NUMBERS) for value in objects)
-        if array.dtype.kind in "SUMmc" or no_number:
+        if array.dtype.kind == "O":
+            array = _of_numbers(array)
+        if array.dtype.kind in "SUMmc":
             raise TypeError(f"got {array.flat[0]!r} of type {array.dtype}")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InvalidValueError(f"{field}: must be an array of numbers ({error})") from error
 
 
+def _of_numbers(objects: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """Return objects with NaN for NA; raises TypeError for what is no number."""
+    values = list(objects.flat)
+    for value in values:
+        # Texts, dates and complex numbers, which NumPy would turn into floats or cut.
+        if isinstance(value, _NO_NUMBERS):
+            raise TypeError(f"got {value!r} of type {type(value).__name__}")
+    are_na = np.array([is_na(value) for value in values], dtype=bool).reshape(objects.shape)
+    return np.where(are_na, np.nan, objects)
+
+
 def package_of(kind: type) -> str:
     """Return the top-level package of a class: torch and pandas are known without an import."""
     return kind.__module__.partition(".")[0]
+
+
+def is_na(value: object) -> bool:
+    """Say whether a value is NA of pandas, which is neither equal to itself nor different."""
+    kind = type(value)
+    return kind.__name__ == "NAType" and package_of(kind) == "pandas"
 
 
 def _plain(values: Any) -> Any:
@@ -48,7 +64,7 @@ def _plain(values: Any) -> Any:
     if package_of(type(values)) == "torch":
         return values.detach().cpu().double().numpy()
     if package_of(type(values)) == "pandas":
-        return values.to_numpy()
+        return values if is_na(values) else values.to_numpy()
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(np.float64), np.nan)
     return values

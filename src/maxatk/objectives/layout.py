@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, counted
-from maxatk.objectives.checks import FloatArray, as_floats, package_of, plain_ids
+from maxatk.objectives.checks import FloatArray, as_floats, is_na, package_of, plain_ids
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -199,7 +199,7 @@ def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt
         for value in ids:
             listed.append(number_of.setdefault(value, len(number_of)))
         # NaN differs from itself, so that each is a key of its own.
-        absent = [value for value in number_of if value is None or value != value]
+        absent = [v for v in number_of if v is None or is_na(v) or v != v]
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"{field}: must be hashable, got {value!r} ({error})") from error
     if absent and not missing:
