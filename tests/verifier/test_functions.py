@@ -1,3 +1,4 @@
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -339,6 +340,25 @@ def test_a_check_that_calls_none_of_its_functions_is_refused(check):
         Job("x", (TestCase(check=check),), entry_point="f")
 
 
+SUITE = "unittest.defaultTestLoader.loadTestsFromTestCase(TestF)"
+INSIDE_CHECK = textwrap.indent(f"{UNITTEST}unittest.TextTestRunner().run({SUITE})\n", "    ")
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        f"{UNITTEST}unittest.TextTestRunner().run({SUITE})\n",
+        f"{UNITTEST}result = unittest.TestResult()\n{SUITE}.run(result)\nprint(result)\n",
+        f"{UNITTEST}unittest.TextTestRunner().run(unittest.TestSuite([TestF('test_two')]))\n",
+        f"def check(candidate):\n{INSIDE_CHECK}",
+        f"def run_all():\n{INSIDE_CHECK}\nrun_all()\n",
+    ],
+)
+def test_a_unittest_runner_whose_result_nothing_looks_at_is_refused(check):
+    with pytest.raises(InvalidValueError, match=r"assert result\.wasSuccessful\(\)"):
+        Job("x", (TestCase(check=check),), entry_point="f")
+
+
 @pytest.mark.parametrize(
     "check",
     [
@@ -352,6 +372,14 @@ def test_a_check_that_calls_none_of_its_functions_is_refused(check):
         "class Both:\n    def __init__(self):\n        assert f(1) == 2\nBoth()\n",
         "def right(n):\n    return f(n) + 1\ndef check(g):\n    assert g(1) == 2\n",
         f"{UNITTEST}TestF('test_two').debug()\n",
+        f"{UNITTEST}result = unittest.TextTestRunner().run({SUITE})\n"
+        "assert result.wasSuccessful()\n",
+        f"{UNITTEST}result = unittest.TextTestRunner().run({SUITE})\n"
+        "if result.failures:\n    raise SystemExit(1)\n",
+        f"{UNITTEST}class Strict(unittest.TestResult):\n    def addFailure(self, test, error):\n"
+        f"        assert not error\n{SUITE}.run(Strict())\n",
+        f"{UNITTEST}for test in unittest.TestSuite([TestF('test_two')]):\n    test.debug()\n",
+        f"{UNITTEST}unittest.TextTestRunner().run({SUITE})\nTestF('test_two').test_two()\n",
     ],
 )
 def test_a_check_that_calls_its_functions_decides(verifier, check):

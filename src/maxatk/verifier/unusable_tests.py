@@ -13,6 +13,10 @@ from maxatk.verifier.calls import parsed_test, reason_against_expression
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # By one of these a check may call functions without their names.
 _REACHING = ("globals", "locals", "vars", "dir", "eval", "exec", "modules", "inspect")
+# What runs tests of unittest without raising where one fails, and what tells afterwards.
+_RUNNERS = ("TextTestRunner", "TestSuite", "TestLoader", "defaultTestLoader", "TestResult")
+_RESULTS = ("wasSuccessful", "failures", "errors", "addFailure", "addError", "getvalue")
+_RAISING = ("debug", "main", "getattr", "eval", "exec")  # by which a test may run and raise
 
 
 def refuse_unusable(test: TestCase, entry_point: str | None) -> None:
@@ -50,6 +54,8 @@ def _reason_against_check(source: str, entry_point: str) -> str:
             return "a call of that function would run none of it"
     if not _decides(ast.walk(tree)):
         return "nothing in it can fail"
+    if _ignores_results(tree):
+        return "nothing looks at what its unittest runner returns: assert result.wasSuccessful()"
     all_runs = "def " not in source and "__main__" not in source
     if all_runs or any(_decides(ast.walk(check)) for check in checks):
         return ""  # as nearly all are: what runs of others takes longer to find out
@@ -71,6 +77,30 @@ def _reason_against_functions(tree: ast.Module, entry_point: str) -> str:
 
 def _decides(parts: Iterable[ast.AST]) -> bool:
     return any(isinstance(part, (ast.Assert, ast.Raise, ast.Call)) for part in parts)
+
+
+def _ignores_results(tree: ast.Module) -> bool:
+    """Say whether tests of unittest alone decide, and they run so that none of them raises."""
+    everything = list(ast.walk(tree))
+    outside = list(_outside_cases(tree))
+    methods = _function_names(everything) - _function_names(outside)
+    names = _function_names(everything) | _names(everything)
+    if names.isdisjoint(_RUNNERS) or not names.isdisjoint(_RESULTS + _RAISING):
+        return False
+    calls_a_test = not methods.isdisjoint(_names(outside))
+    return not calls_a_test and not any(isinstance(p, (ast.Assert, ast.Raise)) for p in outside)
+
+
+def _outside_cases(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the parts of a check that are not of a class that derives from TestCase."""
+    parts: list[ast.AST] = [tree]
+    while parts:
+        part = parts.pop()
+        bases = part.bases if isinstance(part, ast.ClassDef) else []
+        if any(ast.unparse(base).endswith("TestCase") for base in bases):
+            continue
+        yield part
+        parts += ast.iter_child_nodes(part)
 
 
 def _own_parts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
@@ -132,6 +162,10 @@ def _names(nodes: Iterable[ast.AST]) -> set[str]:
         elif isinstance(node, ast.Attribute):
             names.add(node.attr)
     return names
+
+
+def _function_names(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.name for node in nodes if isinstance(node, _FUNCTIONS)}
 
 
 def _imported_names(node: ast.AST) -> Iterator[str]:
