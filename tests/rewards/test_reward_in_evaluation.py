@@ -1,8 +1,11 @@
 """Own rewards in an evaluation: sampled, rewarded, resumed and refused, through real models."""
 
+import dataclasses
+
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation import ScoreRecipe, plan
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.rewards import load_reward
@@ -231,3 +234,41 @@ def test_a_reward_model_scores_prompt_and_completion(mini, tmp_path, verifier):
     tokenizer.save_pretrained(tmp_path / "two")
     with pytest.raises(InvalidValueError, match="has 2 outputs; a reward model has one"):
         load_reward({"model": str(tmp_path / "two")}, verifier=verifier)(prompts, completions)
+
+
+def test_a_plan_tries_functions_on_three_completions(samples, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def lengths(completions, **_):\n    return [len(text) for text in completions]\n"
+        "def short(completions, **_):\n    return [1.0]\n"
+        "def inverse(completions, **_):\n    return [1 / len(text) for text in completions]\n"
+        "def broken(completions, **_):\n    raise RuntimeError('no judge here')\n"
+    )
+    recipe = ScoreRecipe(samples=samples, problems=PROBLEMS, out=tmp_path / "run")
+
+    def planned(name):
+        return plan(dataclasses.replace(recipe, reward=f"{tmp_path}/own.py:{name}"))
+
+    assert planned("lengths")["rewards"] == {"lengths": [0.0, 1.0, len("I do not know.")]}
+    failed, *values = planned("inverse")["rewards"]["inverse"]
+    assert failed == "raised ZeroDivisionError: division by zero"
+    assert values == [1.0, 1 / len("I do not know.")]
+    with pytest.raises(InvalidValueError, match="returned 1 value for 3 completions"):
+        planned("short")
+    with pytest.raises(InvalidValueError, match="raised RuntimeError: no judge here"):
+        planned("broken")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_field_that_few_problems_have_is_a_column_of_every_batch(tmp_path, verifier):
+    problems = [Problem("p", "x"), Problem("q", "y", meta={"bonus": 2})]
+    (tmp_path / "own.py").write_text(
+        "def reward(completions, bonus, **_):\n    return [float(b or 7) for b in bonus]\n"
+    )
+    settings = {"verifier": verifier, "reward": f"{tmp_path}/own.py:reward"}
+    samples = write_samples(tmp_path / "s.jsonl", {"p": ["a"], "q": ["b"]})
+    out = tmp_path / "run"
+    assert scored(samples, problems, out, **settings).per_problem.values["max@k"][1] == (7, 2)
+    scores = out / "scores.jsonl"
+    scores.write_text("".join(row for row in scores.open() if '"q"' in row))
+    (out / "results.json").unlink()
+    assert scored(samples, problems, out, **settings).per_problem.values["max@k"][1] == (7, 2)

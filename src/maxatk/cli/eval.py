@@ -51,7 +51,8 @@ class Command:
         recipe: A YAML file with the settings that are not given here, as --show-config prints it.
         overrides: Settings that win over the recipe, such as sampling.samples=64; flags win over
             both. They may be given without a recipe.
-        dry_run: Check everything, print how much there is to sample, and write nothing.
+        dry_run: Check everything, call a reward function of your own with three completions, print
+            how much there is to sample, and write nothing.
         show_config: Print all settings as they would be used, as a recipe, and stop.
     """
 

@@ -83,9 +83,24 @@ def emit_facts(facts: Mapping[str, Any], output_format: OutputFormat, *, text: s
         emit({"facts": Output(rows)}, output_format, text=text)
 
 
-def emit_plan(plan: Mapping[str, int], output_format: OutputFormat) -> None:
-    """Print what a run would do."""
-    emit({"plan": Output([plan])}, output_format, text=facts_text(plan))
+def emit_plan(plan: Mapping[str, Any], output_format: OutputFormat) -> None:
+    """Print what a run would do, and what its own reward functions gave when they were tried."""
+    counts = {name: value for name, value in plan.items() if name != "rewards"}
+    values_by_name = plan.get("rewards", {})
+    rows = [
+        {"reward": name, "completion": place, "value": value}
+        for name, values in values_by_name.items()
+        for place, value in enumerate(values)
+    ]
+    tables = {"plan": Output([counts]), "rewards": Output(rows)}
+    if not rows:
+        del tables["rewards"]
+    emit(tables, output_format, text=facts_text({**counts, **tried_rewards(values_by_name)}))
+
+
+def tried_rewards(values_by_name: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Return for people what reward functions gave when they were tried."""
+    return {f"{name} of three completions": values for name, values in values_by_name.items()}
 
 
 def shown(rows: Sequence[TidyRow], *fields: str, title: str = "") -> Output:

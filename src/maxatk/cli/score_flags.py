@@ -27,7 +27,8 @@ class ScoreFlags(RunRecipe):
             of this tool; as its first row says, if none is given.
         column: A further column of --rewards to take for the reward.
         budget: Budgets of turns, such as turns=1,2,4: max@k of the reward reached within each.
-        dry_run: Check everything, print how much there is to verify, and write nothing.
+        dry_run: Check everything, call a reward function of your own with three completions, print
+            how much there is to verify, and write nothing.
     """
 
     out: Path

@@ -132,8 +132,7 @@ def _as_text(previewed: Preview) -> str:
     """Return for people what a training would do."""
     recipe = previewed.recipe
     run = {name: getattr(recipe, name) for name in ("model", "problems", "out", "reward")}
-    for name, values in previewed.rewards.items():
-        run[f"{name} of three completions"] = values
+    run |= output.tried_rewards(previewed.rewards)
     run["longest prompt (tokens)"] = previewed.prompt_tokens
     if previewed.unchecked:
         run["not checked"] = previewed.unchecked

@@ -101,6 +101,13 @@ class Evaluation(abc.ABC):
     def plan(self) -> dict[str, int]:
         """Return what is left to do in the folder."""
 
+    def try_reward(self) -> dict[str, list[float | str | None]]:
+        """Return what functions of the user's own give for three completions, or fail with.
+
+        Raises InvalidValueError where one fails for all of them.
+        """
+        return self._scorer.try_out()
+
     def carry_out(self, progress: UnitProgress | None) -> Results:
         """Draw what the folder lacks, score it beside that, and return the results."""
         report: UnitProgress = progress or (lambda _done, _total, _unit: None)

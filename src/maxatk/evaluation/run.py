@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from maxatk.check import function_or_none, require
-from maxatk.evaluation.evaluation import UnitProgress
+from maxatk.evaluation.evaluation import Evaluation, UnitProgress
 from maxatk.evaluation.filed_evaluation import FiledEvaluation
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results
@@ -61,18 +62,24 @@ def score(
         return FiledEvaluation(recipe, verifier).carry_out(progress)
 
 
-def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
+def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, Any]:
     """Return what `evaluate` or `score` would do, as counts; nothing is written. Raises as they do.
 
     Of problems, samples, those "found", and the most new tokens or distinct programs and tests. A
-    run that is under way is no error: what it has stored so far is "found".
+    run that is under way is no error: what it has stored so far is "found". Reward functions of
+    the user's own are called once: "rewards" has by name what they give for three completions.
+    Raises InvalidValueError where one fails for all three.
     """
     is_recipe = isinstance(recipe, (EvalRecipe, ScoreRecipe))
     require(is_recipe, "recipe", "an EvalRecipe or a ScoreRecipe", recipe)
     with recipe.verifier.open() as verifier:
+        evaluation: Evaluation
         if isinstance(recipe, EvalRecipe):
-            return SampledEvaluation(recipe, verifier, for_reading=True).plan()
-        return FiledEvaluation(recipe, verifier, for_reading=True).plan()
+            evaluation = SampledEvaluation(recipe, verifier, for_reading=True)
+        else:
+            evaluation = FiledEvaluation(recipe, verifier, for_reading=True)
+        rewards = evaluation.try_reward()
+        return {**evaluation.plan(), **({"rewards": rewards} if rewards else {})}
 
 
 def _opened(

@@ -14,7 +14,7 @@ from maxatk.evaluation.store import Key, key_of
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
-from maxatk.rewards.reward import Rewarded, RewardPart, Values, columns_of
+from maxatk.rewards.reward import Rewarded, RewardPart, Values, columns_of, meta_fields, trial
 from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier
 from maxatk.verifier.rewards import as_reward
@@ -36,6 +36,8 @@ class Scorer:
 
     def __init__(self, reward: Any, problems: Mapping[str, Problem], verifier: Verifier) -> None:
         self._problems = problems
+        # A batch has the fields of all problems, whichever problems are in it.
+        self._meta_fields = meta_fields(problems.values())
         self._verifier = verifier
         self._reward: Reward = load_reward(reward, verifier=verifier)
         self._reward.check(list(problems.values()))
@@ -48,6 +50,13 @@ class Scorer:
             },
             "verifier": verifier.limits,
         }
+
+    def try_out(self) -> dict[str, list[float | str | None]]:
+        """Return what functions of the user's own give for three completions; raises as `score`."""
+        problems, completions = trial(list(self._problems.values()))
+        prompts = [problem.prompt for problem in problems]
+        columns = columns_of(problems, fields=self._meta_fields)
+        return self._reward.try_out(prompts, completions, columns)
 
     def score(self, batch: Sequence[Submission]) -> Iterator[list[Scored]]:
         """Yield the scores of submissions, and why they failed, in order as soon as known."""
@@ -105,7 +114,7 @@ class Scorer:
         rewards = self._reward.rewarded(
             [problem.prompt for problem in problems],
             [submission.sample.completion for submission in batch],
-            columns_of(problems),
+            columns_of(problems, fields=self._meta_fields),
             values_by_part=self._values_of_programs(batch, verdicts),
         )
         # The function is called once for the batch, so that a sample has its mean.

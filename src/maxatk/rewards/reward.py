@@ -9,7 +9,7 @@ import math
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -329,13 +329,27 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
     return outcome.result()
 
 
-def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
-    """Return `PROBLEM_COLUMNS` and the fields of any `meta`, None where a problem lacks it.
+def trial(problems: Sequence[Problem]) -> tuple[list[Problem], list[str]]:
+    """Return three of the problems, again where they are fewer, and a completion of each to try."""
+    three = [problems[place % len(problems)] for place in range(3)]
+    return three, ["", "1", three[2].answer or "I do not know."]
 
-    A field of a problem wins against one of the same name in its `meta`.
+
+def meta_fields(problems: Iterable[Problem]) -> list[str]:
+    """Return the names of the fields of any `meta`."""
+    return list(dict.fromkeys(name for problem in problems for name in problem.meta))
+
+
+def columns_of(
+    problems: Sequence[Problem], *, fields: Sequence[str] | None = None
+) -> dict[str, list[Any]]:
+    """Return `PROBLEM_COLUMNS` and `fields` of the `meta`, None where a problem lacks it.
+
+    The fields are those of any `meta` of these problems by default. A field of a problem wins
+    against one of the same name in its `meta`.
     """
     columns: dict[str, list[Any]] = {}
-    for name in dict.fromkeys(name for problem in problems for name in problem.meta):
+    for name in meta_fields(problems) if fields is None else fields:
         columns[name] = [problem.meta.get(name) for problem in problems]
     for name in _FIELDS:
         columns[name] = [getattr(problem, name) for problem in problems]

@@ -10,6 +10,7 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import load_tokenizer, refuse_missing_folder, why_missing
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
+from maxatk.rewards.reward import trial
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.environments import check_reset, prepare_tokenizer
 from maxatk.train.folder import check_plan, out_folder
@@ -125,8 +126,7 @@ def _tried(
             return {}
         for reward in rewards:
             reward.check(problems)
-    three = [problems[n % len(problems)] for n in range(3)]
-    texts = ["", "1", three[2].answer or "I do not know."]
+    three, texts = trial(problems)
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
     columns = to_dataset(three, chat=chat, prompt=recipe.prompt).to_dict()
     check_reset(environment, columns)
