@@ -135,10 +135,14 @@ def test_other_problems_are_refused_unless_allowed(results, make):
     assert shown.mean == pytest.approx(base.mean(), abs=1e-6)
     assert shown.low == pytest.approx(expected.low[0], abs=1e-6)
     strangers = make(9, 0.1, 0.1, ids=["a", "b"])
-    with pytest.raises(InvalidValueError, match="no problem in common"):
-        compare(
-            {"base": results["base"], "x": strangers}, CompareOptions(allow_other_problems=True)
-        )
+    for allowed in (False, True):
+        with pytest.raises(
+            InvalidValueError, match="no problem in common, by the ids: the first is 'a' in 'x' and"
+        ):
+            compare(
+                {"base": results["base"], "x": strangers},
+                CompareOptions(allow_other_problems=allowed),
+            )
 
 
 def test_other_verifiers_are_refused_unless_allowed(results):

@@ -118,6 +118,8 @@ def _on_common_problems(runs: Sequence[Run]) -> list[Run]:
     common = set.intersection(*(set(run.results.ids) for run in runs))
     ids = [problem_id for problem_id in runs[0].results.ids if problem_id in common]
     if not ids:
+        for other in runs[1:]:
+            _refuse_strangers(runs[0], other)
         raise InvalidValueError("results: the runs have no problem in common")
     on_common = []
     for run in runs:
@@ -131,6 +133,7 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
     place = "settings.problems.sha256"
     if same_ids and first.results.recorded(place) == other.results.recorded(place):
         return
+    _refuse_strangers(first, other)
     shared = len(set(first.results.ids) & set(other.results.ids))
     raise InvalidValueError(
         f"results: {other.name!r} ({counted(len(other.results.ids))}) is not over the same "
@@ -138,6 +141,16 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
         f"they cannot be compared; maxatk compare --allow-other-problems compares the {shared:,} "
         "whose ids they share"
     )
+
+
+def _refuse_strangers(first: Run, other: Run) -> None:
+    """Raise InvalidValueError, with an id of each, for runs that have no id in common."""
+    if set(first.results.ids).isdisjoint(other.results.ids):
+        raise InvalidValueError(
+            f"results: {other.name!r} and {first.name!r} have no problem in common, by the ids: "
+            f"the first is {other.results.ids[0]!r:.80} in {other.name!r} and "
+            f"{first.results.ids[0]!r:.80} in {first.name!r}"
+        )
 
 
 def _refuse_other_column(first: Run, other: Run) -> None:
