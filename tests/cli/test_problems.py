@@ -177,6 +177,17 @@ def test_solutions_of_other_problems_are_refused(maxatk, tmp_path, lines):
     solutions.write_text(lines) if lines else solutions.unlink()
     message = refused(maxatk("problems", "check", "made.jsonl"))
     assert ("unknown problem 'x'" if lines else "made.solutions.jsonl: no such file") in message
+    if lines is None:  # the message has a line that such a file may have
+        line = json.loads(message[message.index("{") :])
+        write_rows(solutions, {**line, "problem_id": "mbpp/1"})
+        assert maxatk("problems", "check", "made.jsonl").returncode == 0
+
+
+def test_problems_of_which_nothing_can_be_checked_are_counted(maxatk, tmp_path):
+    write_rows(tmp_path / "p.jsonl", {"id": "a", "prompt": "x"}, {"id": "b", "prompt": "y"})
+    checked = maxatk("problems", "check", "p.jsonl", "--format", "json")
+    counts = {"problems": "p.jsonl", "without_tests_and_answer": 2}
+    assert json.loads(checked.stdout)["checked"] == [counts]
 
 
 def test_rows_that_all_fall_away_are_counted_and_refused(maxatk, tmp_path):

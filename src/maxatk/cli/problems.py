@@ -135,13 +135,14 @@ def _checked(
 ) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
     """Return the counts of a check, and the problems that it reports by the name of their table."""
     without_tests = [problem for problem in problems.values() if not problem.tests]
+    with_answer = [problem for problem in without_tests if problem.answer is not None]
     has_tests = len(without_tests) < len(problems)
     if ambiguous and not has_tests:
         raise InvalidValueError(
             f"--ambiguous: is for problems with tests, of which {str(path)!r} has none"
         )
     reward = None
-    if without_tests and not ambiguous:
+    if with_answer and not ambiguous:
         # Before the solutions run: it says so where math-verify is missing.
         reward = AnswerReward(workers=settings.workers)
     counts: dict[str, int] = {}
@@ -152,8 +153,10 @@ def _checked(
         with settings.open() as verifier, progress_of("check", progress) as report:
             counts, reported[name] = examine(path, problems, verifier=verifier, progress=report)
     if reward is not None:
-        counts_of_answers, reported["unrecognised"] = check_answers(without_tests, reward)
+        counts_of_answers, reported["unrecognised"] = check_answers(with_answer, reward)
         counts |= counts_of_answers
+    if len(with_answer) < len(without_tests) and not ambiguous:
+        counts["without_tests_and_answer"] = len(without_tests) - len(with_answer)
     return counts, reported
 
 

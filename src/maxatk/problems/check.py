@@ -108,7 +108,9 @@ def _solutions(path: Path, problems: Mapping[str, Problem]) -> dict[str, list[st
     file = solutions_file(path)
     if not file.is_file():
         raise MissingFileError(
-            f"{file}: no such file; `maxatk problems prepare` writes the reference solutions there"
+            f"{file}: no such file; it holds the reference solutions, which `maxatk problems "
+            "prepare` writes for a benchmark and you for problems of your own, a line each: "
+            '{"problem_id": "a", "sample": 0, "completion": "print(1)"}'
         )
     solutions: dict[str, list[str]] = {}
     for sample in read_jsonl(file, Sample.from_json):
