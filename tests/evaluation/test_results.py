@@ -7,9 +7,11 @@ import pytest
 
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.load import load_results
+from maxatk.evaluation.problem_groups import only_problems
 from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
+from maxatk.statistics.intervals import student_mean
 from maxatk.studies.findings import STUDY_FORMAT, Study
 
 
@@ -73,6 +75,31 @@ def test_problems_below_the_ceiling_are_counted():
     metrics = build_results(list(rewards), None, scores, manifest={}).metrics
     assert [metrics["max@k"][k].below for k in (1, 2)] == [2, 1]
     assert [metrics["max@k"][k].problems for k in (1, 2)] == [3, 3]
+
+
+PAIRS = {"a": (-1.0, 1.0), "b": (1.0, 1.0), "c": (0.0, 1.0)}  # whose means lie in [0, 1]
+
+
+@pytest.mark.parametrize("scale", [1, -1], ids=["rewards below 0", "rewards above 1"])
+def test_the_interval_of_a_mean_is_cut_by_the_rewards_and_not_by_the_means(scale):
+    rewards = {
+        name: [reward if scale == 1 else 1 - reward for reward in pair]
+        for name, pair in PAIRS.items()
+    }
+    scores = [
+        score(name, i, value) for name, pair in rewards.items() for i, value in enumerate(pair)
+    ]
+    results = build_results(list(rewards), None, scores, manifest={})
+    mean = results.metrics["max@k"][1]
+    expected = student_mean(np.mean(list(rewards.values()), axis=1, keepdims=True))
+    assert (mean.low, mean.high) == pytest.approx((expected.low[0], expected.high[0]), abs=1e-6)
+    assert mean.low < 0 < 1 < mean.high
+    assert mean.below == (3 if scale == -1 else 2)
+    chance = results.metrics["pass@k"][1]
+    assert 0 <= chance.low < chance.high <= 1
+    assert only_problems(results, list(rewards)).metrics == results.metrics
+    assert results.per_problem.lowest == tuple(map(min, rewards.values()))
+    assert results.per_problem.highest == tuple(map(max, rewards.values()))
 
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 5.0), (-3.0, 7.0)])

@@ -22,8 +22,14 @@ Columns = Mapping[int, Sequence[float | None]]
 """The values of a metric: k -> one of every problem, None or NaN where there is none."""
 
 
-def means_of(values: Mapping[str, Columns]) -> dict[str, dict[int, Mean]]:
-    """Return the mean over problems of every metric and k, all of the same resamples."""
+def means_of(
+    values: Mapping[str, Columns], extremes: Sequence[float]
+) -> dict[str, dict[int, Mean]]:
+    """Return the mean over problems of every metric and k, all of the same resamples.
+
+    `extremes` are the rewards of the samples that say whether all lie in [0, 1], as far as known:
+    the values, which are means over samples, may do so where rewards do not.
+    """
     columns = [column for by_k in values.values() for column in by_k.values()]
     table = np.array(columns, dtype=np.float64).T  # (problems, metrics x k)
     # A reward above 1 shows that 1 is no ceiling of max@k: then every value of it can still rise.
@@ -33,8 +39,11 @@ def means_of(values: Mapping[str, Columns]) -> dict[str, dict[int, Mean]]:
     metric_of = np.array([metric for metric, by_k in values.items() for _ in by_k])
     for metric in values:
         of_metric = metric_of == metric
-        bounded[of_metric] = in_unit(table[:, of_metric])
-        if not (table[:, of_metric] > CEILING).any():
+        numbers = table[:, of_metric].ravel()
+        if metric != "pass@k":
+            numbers = np.append(numbers, extremes)
+        bounded[of_metric] = in_unit(numbers)
+        if not (numbers > CEILING).any():
             ceilings[of_metric] = CEILING
     interval = mean_interval(table, bounded=bounded)
     below = (table < ceilings).sum(axis=0)

@@ -35,7 +35,7 @@ def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
     repeats = len(pooled) if same_problems(pooled) else 1
     means = {metric: _averaged(by_k, repeats) for metric, by_k in per_problem.values.items()}
     return results.Results(
-        metrics=means_of(means),
+        metrics=means_of(means, per_problem.extremes),
         interval=pooled[0].interval,
         threshold=_that_of_all("threshold", [part.passes_from for part in pooled]),
         column=_that_of_all("column", [part.column for part in pooled]),

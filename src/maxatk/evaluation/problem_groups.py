@@ -30,7 +30,7 @@ def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
     per_problem = combined([results.per_problem], rows_kept)
     return dataclasses.replace(
         results,
-        metrics=means_of(per_problem.values),
+        metrics=means_of(per_problem.values, per_problem.extremes),
         per_problem=per_problem,
         counts=_counts_of(per_problem, results.counts),
     )

@@ -46,9 +46,10 @@ class Mean:
 class PerProblem:
     """Columns with an entry for every problem, in the order of `ids`; None where unknown.
 
-    `scored` counts the samples with a reward, `correct` those that passed, `zeroed` those with a 0
-    because their reward failed, `distinct` different completions and `programs` different programs,
-    whose shares have the `program_entropy` in nats.
+    `scored` counts the samples with a reward, of which `lowest` and `highest` are the extremes,
+    `correct` those that passed, `zeroed` those with a 0 because their reward failed, `distinct`
+    different completions and `programs` different programs, whose shares have the
+    `program_entropy` in nats.
     `values` maps a metric and k to its values. Raises DataError for a column of another length.
     """
 
@@ -56,6 +57,8 @@ class PerProblem:
     samples: tuple[int, ...] = ()
     scored: tuple[int, ...] = ()
     correct: tuple[int, ...] = ()
+    lowest: tuple[float | None, ...] | None = None
+    highest: tuple[float | None, ...] | None = None
     zeroed: tuple[int, ...] | None = None
     distinct: tuple[int, ...] | None = None
     programs: tuple[int, ...] | None = None
@@ -80,6 +83,12 @@ class PerProblem:
                     f"per_problem.{name}: must have an entry for each of the "
                     f"{counted(len(self.ids))}, got {len(column)}"
                 )
+
+    @property
+    def extremes(self) -> list[float]:
+        """The lowest and the highest reward of each problem, as far as they are known."""
+        columns = (self.lowest or (), self.highest or ())
+        return [reward for column in columns for reward in column if reward is not None]
 
 
 PROBLEM_COLUMNS = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]

@@ -20,7 +20,14 @@ from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import answer_of
 from maxatk.objectives import majority_at_k, max_at_k
 from maxatk.records import Sample, Score
-from maxatk.statistics.intervals import FloatArray, Interval, check_ks, default_ks, mean_interval
+from maxatk.statistics.intervals import (
+    FloatArray,
+    Interval,
+    check_ks,
+    default_ks,
+    in_unit,
+    mean_interval,
+)
 
 SCORIO_RULES = (
     "best_of_n",
@@ -100,13 +107,15 @@ def selection_gains(
     largest = min(*stored.values(), max(map(len, rows_by_problem.values())))
     ks = default_ks(largest) if ks is None else check_ks(ks, largest)
 
+    rewards = [reward for rows in rows_by_problem.values() for reward, _ in rows]
+    bounded = np.full(len(ks), in_unit(np.array(rewards)))
     gains = {}
     for way in (_TRUTH, *by, _RANDOM):
         table = np.full((len(rows_by_problem), len(ks)), np.nan)
         for values, rows in zip(table, rows_by_problem.values(), strict=True):
             possible = [k for k in ks if k <= len(rows)]  # the first ones, since they ascend
             values[: len(possible)] = _gain(way, rows, possible)
-        gains[way] = mean_interval(table)
+        gains[way] = mean_interval(table, bounded=bounded)
     problems = {score.problem_id for score, _ in scored}
     return SelectionGains(
         ks=tuple(ks),

@@ -69,6 +69,8 @@ def build_results(
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
         correct=tuple(passes(rewards, threshold).sum(axis=1).tolist()),
+        lowest=tuple(map(number_or_none, np.fmin.reduce(rewards, axis=1))),
+        highest=tuple(map(number_or_none, np.fmax.reduce(rewards, axis=1))),
         zeroed=scores.zeroed(problem_ids),
         distinct=None if samples is None else texts.distinct(problem_ids),
         programs=programs,
@@ -80,7 +82,7 @@ def build_results(
         },
     )
     return results.Results(
-        metrics=means_of(values),
+        metrics=means_of(values, per_problem.extremes),
         interval={"method": _METHOD, "level": intervals.LEVEL, "resamples": intervals.RESAMPLES},
         threshold=threshold,
         column=scores.column,

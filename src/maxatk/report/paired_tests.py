@@ -105,7 +105,8 @@ def paired_tests(
     """Return the test of one run against another at every k, not yet corrected for being of many.
 
     From three training seeds on the test is over them, crossed with the problems that they share;
-    it is over problems otherwise. Intervals are cut at -1 and 1 where all values lie in [0, 1].
+    it is over problems otherwise. Intervals are cut at -1 and 1 where all values, and the rewards,
+    lie in [0, 1].
     Raises InvalidValueError for the name of no run, and for pass@k from different thresholds.
     """
     if metric == "pass@k":
@@ -115,7 +116,11 @@ def paired_tests(
     first_values = [part.run(first).values(metric, ks) for part in parts]  # (P, K) of every seed
     second_values = [part.run(second).values(metric, ks) for part in parts]
     differences = [a - b for a, b in zip(first_values, second_values, strict=True)]
-    most = 1.0 if all(map(in_unit, [*first_values, *second_values])) else math.inf
+    bounded = [*first_values, *second_values]
+    if metric != "pass@k":  # whose values are chances, whatever the rewards are
+        runs = (comparison.run(first), comparison.run(second))
+        bounded += [np.array(run.results.per_problem.extremes) for run in runs]
+    most = 1.0 if all(map(in_unit, bounded)) else math.inf
     test, over_problems = _tests_of(comparison, differences)
     test = within(test, -most, most)
     over_problems = within(over_problems, -most, most)
