@@ -1,10 +1,12 @@
 """Every command that prints a table also prints it as JSON, alone on standard output."""
 
 import json
+from typing import get_args
 
 import pytest
 
 from maxatk.cli.main import main
+from maxatk.cli.output import OutputFormat
 from maxatk.evaluation import results_of_folder
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import METHODS
@@ -151,6 +153,7 @@ def test_two_kinds_of_json_on_one_output_are_refused(flag, capsys, tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_format_of_a_file_is_not_the_form_of_the_tables(capsys):
-    assert main(["score", "--samples", "s", "--out", "o", "--format", "json"]) == 2
-    assert "--output-format json prints the tables as JSON" in capsys.readouterr().err
+@pytest.mark.parametrize("form", get_args(get_args(OutputFormat)[0]))
+def test_the_format_of_a_file_is_not_the_form_of_the_tables(capsys, form):
+    assert main(["score", "--samples", "s", "--out", "o", "--format", form]) == 2
+    assert f"--output-format {form} prints the results so" in capsys.readouterr().err

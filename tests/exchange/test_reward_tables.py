@@ -438,6 +438,17 @@ def test_a_step_with_too_few_samples_for_a_k_is_named_and_so_is_what_intervals_a
     assert "95% intervals over the problems of a step" in " ".join(shown.stdout.split())
 
 
+def test_a_folder_with_one_file_that_names_no_step_says_how_to_score_it(maxatk, tmp_path):
+    (tmp_path / "evals/model").mkdir(parents=True)
+    write(tmp_path, ROWS, "evals/model/results.csv")
+    above = maxatk("score", "--rewards", "evals", "--out", "o")
+    assert "did you mean 'evals/model'?" in above.stderr
+    refused = maxatk("score", "--rewards", "evals/model", "--out", "o")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("name the file, --rewards evals/model/results.csv\n")
+    assert maxatk("score", "--rewards", "evals/model/results.csv", "--out", "o").returncode == 0
+
+
 def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
     for name in ("a.csv", "b.csv"):
         write(tmp_path, ROWS, name)

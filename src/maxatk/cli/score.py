@@ -16,6 +16,8 @@ from maxatk.cli.score_several import score_steps, score_tasks
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import MANIFEST
 
+_FORMS_OF_TABLES = ("text", "md", "csv", "latex", "json")  # which other commands call --format
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(ScoreFlags):
@@ -34,9 +36,10 @@ class Command(ScoreFlags):
     def run(self, _: Sequence[str]) -> None:
         """Do what was asked."""
         output.refuse_two_outputs(self.output_format, self.progress)
-        if self.format == "json":
+        if self.format in _FORMS_OF_TABLES:
             raise InvalidValueError(
-                "--format: names a tool; --output-format json prints the tables as JSON"
+                "--format: names the tool that has written a log, and a table needs none; "
+                f"--output-format {self.format} prints the results so"
             )
         if (self.samples is None) == (not self.rewards):
             raise InvalidValueError("score: give either --samples or --rewards")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,9 +33,20 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
         logs = [file for file in inside if is_named_as_log(file)]
         if not logs:
             endings = ", ".join(LOG_ENDINGS)
-            raise MissingFileError(f"rewards: no file ending in {endings} at {path}")
+            raise MissingFileError(
+                f"rewards: no file ending in {endings} at {path}{_inner_folder(path)}"
+            )
         files += logs
     return sorted(files, key=lambda file: natural(str(file)))
+
+
+def _inner_folder(path: Path) -> str:
+    """Return a hint at a folder in a folder, which is not looked into, that holds logs."""
+    folders = sorted(inner for inner in path.glob("*/") if inner.is_dir())
+    for folder in folders:
+        if any(is_named_as_log(file) for file in folder.iterdir()):
+            return f"; did you mean {str(folder)!r}?"
+    return ""
 
 
 def are_of_tasks(files: Sequence[Path]) -> bool:
@@ -63,6 +75,12 @@ def steps_of(files: Sequence[Path]) -> dict[int, Path]:
         numbers = re.findall(r"\d+", file.stem)
         if numbers:
             steps[int(numbers[-1])] = file
+    if len(files) == 1 and not steps:
+        raise InvalidValueError(
+            f"rewards: the files of a folder or of a pattern are those of steps, whose names end "
+            f"in their steps, such as 10.jsonl; {files[0].name} has none: to score it alone name "
+            f"the file, --rewards {shlex.quote(str(files[0]))}"
+        )
     if len(steps) < len(files):
         raise InvalidValueError(
             "rewards: several files, those of a folder or of a pattern must have names that end in "
