@@ -77,15 +77,28 @@ def test_a_folder_that_is_no_run_and_numbers_that_are_not_allowed_are_refused(
     assert "n: must be at most the 16 samples of a problem" in capsys.readouterr().err
 
 
-def test_a_table_of_rewards_is_refused_with_the_command_that_makes_a_run_of_it(tmp_path, capsys):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "diagnose",
+        "select --by tokens",
+        "export --to parquet --out o.parquet",
+        "problems select --out o.jsonl",
+        "view",
+    ],
+)
+def test_a_table_in_place_of_a_run_is_refused_with_the_command_that_makes_a_run_of_it(
+    name, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
     table = tmp_path / "my rewards.csv"
     lines = [f"p{p},{s},{int(s > p)}" for p in range(3) for s in range(3)]
     table.write_text("\n".join(["problem_id,sample,reward", *lines]))
-    assert main(["diagnose", str(table)]) == 2
+    assert main([*name.split(), str(table)]) == 2
     message = capsys.readouterr().err
     assert "is a file, not a folder" in message
     _, *command = shlex.split(message[message.index("maxatk score") :])
-    command[command.index("FOLDER")] = str(tmp_path / "run")
+    command[command.index("FOLDER")] = "run"
     assert main(command) == 0
     capsys.readouterr()
-    assert "groups of 3 are too small for k = 2" in printed(capsys, str(tmp_path / "run"))
+    assert "groups of 3 are too small for k = 2" in printed(capsys, "run")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from maxatk.diagnose.gradients import gradient_tables
 from maxatk.diagnose.prospects import Rows, prospects
 from maxatk.diagnose.rates import rate_rows, suggested_rate
 from maxatk.errors import InvalidValueError, counted
-from maxatk.evaluation.folder import SCORES
+from maxatk.evaluation.folder import SCORES, refuse_file
 from maxatk.report.tables import Table, TidyRow, share, table_of_rows
 from maxatk.training.group_log import training_log
 from maxatk.training.symptoms import SYMPTOMS, findings, training_rows
@@ -59,11 +58,7 @@ def command(
         gradients: Also compute gradients on the stored samples, at the n and k that suit.
         prompts: Of how many problems, for --gradients.
     """
-    if folder.is_file():
-        raise InvalidValueError(
-            f"folder: {str(folder)!r} is a file, not a folder; of a table of rewards or a log make "
-            f"a run first: maxatk score --rewards {shlex.quote(str(folder))} --out FOLDER"
-        )
+    refuse_file("folder", folder)
     existing_folder("folder", folder)
     log = training_log(folder)
     if others:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.evaluation.folder import SAMPLES, run_files
+from maxatk.evaluation.folder import SAMPLES, refuse_file, run_files
 from maxatk.evaluation.load import load_results, passing_reward, rewarded_scores
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
@@ -43,6 +43,7 @@ def command(
         k: The k of best-of-k, for sft.
         draws: So many rows a problem in proportion to the weights, for sft without weights.
     """
+    refuse_file("run", run)
     if to == "hub":
         hub_folder(out).check()
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import Any
 
 from maxatk.check import is_whole
 from maxatk.environment import environment
-from maxatk.errors import DataError
+from maxatk.errors import DataError, MissingFileError
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
 from maxatk.records import Problem
 from maxatk.settings import masked
@@ -35,6 +36,15 @@ _HOW_IT_GROWS = (
 def run_files(run: Path) -> list[Path]:
     """Return the files of a run, those that may be missing too."""
     return [run / name for name in _FILES]
+
+
+def refuse_file(field: str, run: str | Path) -> None:
+    """Raise MissingFileError for a file in place of a run, such as a table, and say what to do."""
+    if Path(run).is_file():
+        raise MissingFileError(
+            f"{field}: {str(run)!r} is a file, not a folder; of a table of rewards or a log make a "
+            f"run first: maxatk score --rewards {shlex.quote(str(run))} --out FOLDER"
+        )
 
 
 def out_folder(out: str | Path, *, reads: Mapping[str, Any] = MappingProxyType({})) -> OutFolder:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from maxatk.check import is_finite, require
 from maxatk.errors import DataError, MissingFileError, counted
-from maxatk.evaluation.folder import problems_content_digest
+from maxatk.evaluation.folder import problems_content_digest, refuse_file
 from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.selection_note import SELECTED_BY
@@ -38,6 +38,7 @@ def select_problems(
     require(is_finite(below), "below", "a finite number", below)
     least = -math.inf if above is None else above
     require(least < below, "max@k", "within bounds min < max", (above, below))
+    refuse_file("run", run)
     results = results_of_folder(run, ks=[k])
     source = problems or results.recorded("problems_file")
     if source is None:

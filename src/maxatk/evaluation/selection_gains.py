@@ -14,7 +14,7 @@ import numpy as np
 from maxatk import errors
 from maxatk.check import existing_folder, needing
 from maxatk.evaluation.budgets import is_budget
-from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.folder import SAMPLES, SCORES, refuse_file
 from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import answer_of
@@ -84,6 +84,7 @@ def selection_gains(
     a score, MissingDependencyError for scorio.
     """
     folder = Path(folder)
+    refuse_file("run", folder)
     existing_folder("run", folder)
     if not (folder / SCORES).is_file():
         raise errors.MissingFileError(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from maxatk.check import existing_folder
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.folder import SCORES
+from maxatk.evaluation.folder import SCORES, refuse_file
 from maxatk.folders import STAGE_NAMES, read_json
 from maxatk.training.group_log import GROUPS
 from maxatk.view.watched_evaluation import WatchedEvaluation
@@ -27,6 +27,7 @@ def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedRun]:
     """
     runs: dict[str, WatchedRun] = {}
     for name, folder in folders.items():
+        refuse_file("folder", folder)
         existing_folder("folder", folder)
         run = _run_of(folder)
         if run is not None:
