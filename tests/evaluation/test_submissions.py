@@ -14,6 +14,7 @@ PROBLEMS = {
     for name in ("HumanEval/a", "HumanEval/b")
 }
 
+ONE = Problem("mbpp/1", "x", PROBLEMS["HumanEval/a"].tests)
 OWN = {"problem_id": "HumanEval/a", "sample": 0, "completion": ""}
 
 
@@ -33,6 +34,31 @@ def test_our_own_file(tmp_path):
     assert first.program.strip() == "print(1)"
     assert first.sample == Sample("HumanEval/a", 5, fenced)
     assert second.sample.tokens == 3
+
+
+def test_ids_may_be_integers_and_samples_without_numbers_are_counted(tmp_path):
+    problems = {name: Problem(name, "x", PROBLEMS["HumanEval/a"].tests) for name in ("1", "2")}
+    rows = [
+        {"problem_id": 1, "completion": "a", "tokens": 3},
+        {"problem_id": "2", "completion": ""},
+    ]
+    path = write(tmp_path, *rows, {"problem_id": 1, "completion": "b"})
+    samples = [submission.sample for submission in read_submissions(path, problems)]
+    assert samples == [Sample("1", 0, "a", tokens=3), Sample("2", 0, ""), Sample("1", 1, "b")]
+    (mbpp,) = read_submissions(write(tmp_path, {"task_id": 1, "completion": "a"}), {"mbpp/1": ONE})
+    assert mbpp.sample.problem_id == "mbpp/1"
+    mixed = [{"problem_id": 1, "completion": "a"}, {"problem_id": 1, "sample": 0, "completion": ""}]
+    with pytest.raises(DataError, match=r"sample 0 of '1' occurs twice"):
+        read_submissions(write(tmp_path, *mixed), problems)
+
+
+def test_a_completion_that_stands_elsewhere_needs_no_reward(tmp_path):
+    rows = [{"task": "HumanEval/a", "response": "print(1)"}]
+    mapping = {"problem_id": "task", "completion": "response"}
+    (only,) = read_submissions(write(tmp_path, *rows), PROBLEMS, mapping=mapping)
+    assert (only.sample, only.program) == (Sample("HumanEval/a", 0, "print(1)"), "print(1)")
+    with pytest.raises(DataError, match="--map problem_id=FIELD completion=FIELD"):
+        read_submissions(write(tmp_path, *rows), PROBLEMS)
 
 
 def test_human_eval_completions_continue_the_prompt(tmp_path):
@@ -96,8 +122,9 @@ def test_evalplus_solutions_are_whole_programs(tmp_path):
             {"problem_id": "HumanEval/a", "sample": 0, "completion": None},
             "must be str, got nothing",
         ),
-        ({"problem_id": 3, "sample": 0, "completion": ""}, "sample.problem_id: must be str, got 3"),
-        ({"task_id": None, "completion": ""}, "field 'task_id': must be text, got None"),
+        ({**OWN, "problem_id": 3.5}, "field 'problem_id': must be text or an integer, got 3.5"),
+        ({**OWN, "problem_id": 3}, "sample of an unknown problem '3'"),
+        ({"task_id": None, "completion": ""}, "field 'task_id': must be text or an integer, got"),
         ({"task_id": "HumanEval/a", "solution": 7}, "field 'solution': must be text, got 7"),
         ({**OWN, "tokens": "9"}, "sample.tokens: must be int, got '9'"),
         (

