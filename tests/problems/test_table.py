@@ -192,6 +192,11 @@ def test_input_and_output_of_another_meaning_are_no_tests(tmp_path):
             {"tests": "t"},
             "tests: must be a list of .*got {'a': 1}",
         ),
+        (
+            {"prompt": "x", "t": {"inputs": ["1"], "outputs": ["2"]}},
+            {"tests": "t"},
+            "tests: must have 'input' and 'output', got inputs, outputs; --map input=NAME",
+        ),
         ({"prompt": "x", "t": ["assert 1"]}, {"tests": "t"}, "must all call one function, got"),
         ({"prompt": "x", "t": ["assert f("]}, {"tests": "t"}, "an assert is no Python"),
         (

@@ -142,7 +142,14 @@ def _tests(value: Any, row: base.Row, options: Options, solution: str | None) ->
     if any(_has_arguments(test) for test in tests):
         return _Tests(unusable="its inputs are the arguments of a function, and no text to read")
     if isinstance(value, Mapping):  # lists of inputs and outputs, as APPS has them
-        inputs, outputs = (value_at(value, path) for path in _names(options))
+        names = _names(options)
+        inputs, outputs = (value_at(value, path) for path in names)
+        if inputs is MISSING or outputs is MISSING:
+            listed = ", ".join(map(str, value))
+            raise DataError(
+                f"tests: must have {names[0]!r} and {names[1]!r}, got {listed}; "
+                "--map input=NAME output=NAME says which they are"
+            )
         return _Tests(_paired(inputs, outputs))
     if not isinstance(value, list) or not value:
         raise DataError(f"tests: must be {_FORMS}; got {value!r:.60}")
@@ -178,8 +185,6 @@ def _test(test: Any, options: Options) -> TestCase:
 
 def _paired(inputs: Any, outputs: Any) -> base.Tests:
     """Return the tests of two columns: a text each, or lists of as many texts."""
-    if inputs is MISSING or outputs is MISSING:
-        raise DataError(f"tests: must be {_FORMS}")
     if not isinstance(inputs, list):
         inputs = [inputs]
     if not isinstance(outputs, list):
