@@ -205,6 +205,9 @@ def test_a_file_without_any_reward_says_how_its_samples_can_be_verified(tmp_path
     rows = [{"problem_id": "p", "completion": "print(1)"}]
     with pytest.raises(DataError, match=r"holds no rewards.*--samples"):
         read_rewards(write(tmp_path, rows, "s.jsonl"))
+    rows = [{"problem_id": "p", "reward": None}]  # of which there is nothing to verify
+    with pytest.raises(DataError, match="holds no rewards; all of its rewards are empty"):
+        read_rewards(write(tmp_path, rows, "s.jsonl"))
 
 
 def test_the_command_takes_any_k_and_groups_by_a_field_of_the_problems(maxatk, tmp_path):

@@ -221,9 +221,10 @@ def read_rewards(
     opened = open_log(path, log_format=log_format, mapping=mapping)
     rows = opened.samples()
     if all(row.reward is None for row in rows):
-        raise DataError(
-            f"{path}: holds no rewards; the samples can be verified: --samples instead of --rewards"
-        )
+        reason = "all of its rewards are empty"
+        if any(row.completion is not None for row in rows):
+            reason = "its samples can be verified: maxatk score --samples instead of --rewards"
+        raise DataError(f"{path}: holds no rewards; {reason}")
     ids = sorted({row.problem_id for row in rows}, key=natural)
     meta = None
     if problems is not None:
