@@ -91,7 +91,7 @@ def test_samples_cut_off_by_length_are_counted(run):
     assert results.finish_reasons == {"length": 4, "stop": 4}
 
 
-def test_rewards_beyond_0_and_1_are_chosen_by_bounds_of_their_own(tmp_path):
+def test_rewards_beyond_0_and_1_are_chosen_by_bounds_of_their_own(tmp_path, caplog):
     rewards = {"bad": [-2, -1], "mixed": [-1, 1], "good": [1.1, 1.2], "best": [2, 2]}
     problems = [Problem(name, "do").to_json() for name in rewards]
     write_jsonl(tmp_path / "problems.jsonl", problems)
@@ -107,6 +107,10 @@ def test_rewards_beyond_0_and_1_are_chosen_by_bounds_of_their_own(tmp_path):
         )
     ]
     assert chosen_ids == ["mixed", "good"]
+    assert not caplog.messages
+    assert select_problems(tmp_path / "out", tmp_path / "problems.jsonl") == []
+    (message,) = caplog.messages  # since "mixed", with a mean of 0, has a signal
+    assert "rewards lie from -2 to 2, and the bounds 0 and 1 suit rewards from 0 to 1" in message
 
 
 def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tmp_path):

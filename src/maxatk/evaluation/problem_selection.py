@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from maxatk.check import is_finite, require
 from maxatk.errors import DataError, MissingFileError, counted
@@ -15,6 +18,9 @@ from maxatk.evaluation.results import Results
 from maxatk.evaluation.selection_note import SELECTED_BY
 from maxatk.problems.load import load_problems
 from maxatk.records import Problem
+from maxatk.statistics.intervals import in_unit
+
+_log = logging.getLogger(__name__)
 
 
 def select_problems(
@@ -45,6 +51,7 @@ def select_problems(
         raise MissingFileError(
             f"problems: {str(run)!r} does not say where its problems are; name their file"
         )
+    _warn_of_other_rewards(results, run, above, below)
     values = dict(zip(results.ids, results.per_problem.values["max@k"][k], strict=True))
     candidates = [problem for problem in load_problems(str(source)) if problem.id in values]
     _refuse_others(candidates, results, run)
@@ -56,6 +63,21 @@ def select_problems(
         if value is not None and least < value < below:
             chosen.append(_with_selection(problem, rule))
     return chosen
+
+
+def _warn_of_other_rewards(
+    results: Results, run: str | Path, above: float | None, below: float
+) -> None:
+    """Warn where the bounds are those for rewards from 0 to 1, and the rewards are others."""
+    extremes = results.per_problem.extremes
+    if (above, below) == (0.0, 1.0) and extremes and not in_unit(np.array(extremes)):
+        _log.warning(
+            "%s: its rewards lie from %g to %g, and the bounds 0 and 1 suit rewards from 0 to 1 "
+            "alone; give --min-max-at-k and --max-max-at-k",
+            run,
+            min(extremes),
+            max(extremes),
+        )
 
 
 def _refuse_others(candidates: Sequence[Problem], results: Results, run: str | Path) -> None:
