@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Where it is set, each of the many processes of the tests compiles the package and its tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo demo-real test test-long test-formats test-verl test-ray test-vllm nightly check bench docs fill-docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -348,9 +348,12 @@ def test_wrong_input_is_refused(results, make, tmp_path):
         load_comparison({})
     with pytest.raises(InvalidValueError, match="did you mean 'sharp'"):
         load_comparison(results, Reading(baseline="shrp"))
-    fewer = make(8, 0.1, 0.1, ids=["a", "b"])
+    strangers = make(8, 0.1, 0.1, ids=["a", "b"])
+    with pytest.raises(InvalidValueError, match="'x' and 'base' have no problem in common"):
+        load_comparison({"base": results["base"], "x": strangers})
+    others = make(8, 0.1, 0.1, ids=["p<0>", "b"])
     with pytest.raises(InvalidValueError, match=r"'x' \(2 problems\) is not over the same"):
-        load_comparison({"base": results["base"], "x": fewer})
+        load_comparison({"base": results["base"], "x": others})
     with pytest.raises(InvalidValueError, match="samples: must be an integer of 0 or more, got -1"):
         write_report(results, tmp_path / "r.html", samples=-1)
 

@@ -251,8 +251,15 @@ def without_seconds(history):
     ]
 
 
+# The first of on-policy and the first of off-policy are tried with `make test`.
+TRAININGS_TO_INTERRUPT = [
+    pytest.param(settings, id=name, marks=pytest.mark.long if place > 1 else ())
+    for place, (name, settings) in enumerate(TRAININGS.items())
+]
+
+
 @pytest.mark.parametrize("place", ["rollout", "between micro-batches", "forward pass of the loss"])
-@pytest.mark.parametrize("settings", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize("settings", TRAININGS_TO_INTERRUPT)
 def test_the_same_trainer_goes_on_after_ctrl_c(make_trainer, tmp_path, settings, place):
     settings = {**SETTINGS, **INTERRUPTED, **settings}
     whole = make_trainer(cls=MaxAtKTrainer, **settings, output_dir=str(tmp_path / "whole"))

@@ -14,6 +14,7 @@ FILES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_reference_solutions_pass_and_mutants_fail(verifier, real_data, name):
     file, step = FILES[name]
