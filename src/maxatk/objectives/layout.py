@@ -199,7 +199,7 @@ def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt
         for value in ids:
             listed.append(number_of.setdefault(value, len(number_of)))
         # NaN differs from itself, so that each is a key of its own.
-        absent = [v for v in number_of if v is None or is_na(v) or v != v]
+        absent = [value for value in number_of if value is None or is_na(value) or value != value]
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"{field}: must be hashable, got {value!r} ({error})") from error
     if absent and not missing:

@@ -116,11 +116,11 @@ def paired_tests(
     first_values = [part.run(first).values(metric, ks) for part in parts]  # (P, K) of every seed
     second_values = [part.run(second).values(metric, ks) for part in parts]
     differences = [a - b for a, b in zip(first_values, second_values, strict=True)]
-    bounded = [*first_values, *second_values]
+    numbers = [*first_values, *second_values]
     if metric != "pass@k":  # whose values are chances, whatever the rewards are
         runs = (comparison.run(first), comparison.run(second))
-        bounded += [np.array(run.results.per_problem.extremes) for run in runs]
-    most = 1.0 if all(map(in_unit, bounded)) else math.inf
+        numbers += [np.array(run.results.per_problem.extremes) for run in runs]
+    most = 1.0 if all(map(in_unit, numbers)) else math.inf
     test, over_problems = _tests_of(comparison, differences)
     test = within(test, -most, most)
     over_problems = within(over_problems, -most, most)

@@ -88,7 +88,9 @@ def _ignores_results(tree: ast.Module) -> bool:
     if names.isdisjoint(_RUNNERS) or not names.isdisjoint(_RESULTS + _RAISING):
         return False
     calls_a_test = not methods.isdisjoint(_names(outside))
-    return not calls_a_test and not any(isinstance(p, (ast.Assert, ast.Raise)) for p in outside)
+    return not calls_a_test and not any(
+        isinstance(node, (ast.Assert, ast.Raise)) for node in outside
+    )
 
 
 def _outside_cases(tree: ast.Module) -> Iterator[ast.AST]:
