@@ -38,7 +38,8 @@ from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.models import load_tokenizer
 from maxatk.problems import load_problems
 from maxatk.rewards import load_reward
-from maxatk.train import MaxAtKConfig, MaxAtKTrainer, log
+from maxatk.train import MaxAtKConfig, MaxAtKTrainer
+from maxatk.train.clock import Clock
 from maxatk.train.run import to_dataset
 from maxatk.verifier import VerifierSettings
 
@@ -65,7 +66,7 @@ PRETRAINED = {
 }
 
 
-class Clock(log.Clock):
+class KeepingClock(Clock):
     """The trainer's own clock, which keeps what it measured in every rollout batch."""
 
     def __init__(self):
@@ -83,7 +84,7 @@ class Clock(log.Clock):
 class Timed(MaxAtKTrainer):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._clock = Clock()
+        self._clock = KeepingClock()
 
     def training_step(self, *args, **kwargs):
         start = time.perf_counter()
