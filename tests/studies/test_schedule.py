@@ -188,6 +188,13 @@ def test_rewards_of_evaluations_are_tried_before_the_trainings(recipe, of_a_llam
     assert refusal_of(trainings_of(study, places(study))).startswith(message)
 
 
+@pytest.mark.parametrize("section", ["train", "eval"])
+def test_rewards_are_tried_with_the_verifier_of_their_section(recipe, of_a_llama, section):
+    of_a_llama[section] |= {"verifier": {"sandbox": ["http://127.0.0.1:9"]}}
+    study = load_study(recipe(**of_a_llama))
+    assert "http://127.0.0.1:9" in refusal_of(trainings_of(study, places(study)))
+
+
 def test_stages_depend_on_the_functions_and_templates_that_their_recipes_name(recipe, tmp_path):
     reward = tmp_path / "own.py"
     reward.write_text("def reward(completions, **_):\n    return [1.0] * len(completions)\n")

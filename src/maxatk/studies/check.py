@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, StageError
 from maxatk.models import refuse_missing_model
@@ -23,6 +24,7 @@ from maxatk.studies.stages import end_with_parent
 from maxatk.verifier import Verifier, VerifierSettings
 
 _SECTIONS = ("trainer", "peft", "reward", "environment", "tools")  # of the recipe of a training
+VerifierOf: TypeAlias = Callable[[VerifierSettings], Verifier]
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
@@ -79,42 +81,66 @@ def _evaluations_of(study: StudyRecipe) -> dict[str, dict[str, Any]]:
     for where, recipe in sections.items():
         are_there = study.mini is None and not recipe.map
         problems = recipe.problems if are_there else None
-        evaluations[where] = {"reward": recipe.reward, "problems": problems, "limit": recipe.limit}
+        evaluations[where] = {
+            "reward": recipe.reward,
+            "verifier": dataclasses.asdict(recipe.verifier),
+            "problems": problems,
+            "limit": recipe.limit,
+        }
     return evaluations
 
 
 def refusal_of(question: Mapping[str, Any]) -> str | None:
     """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
-    with VerifierSettings(workers=1).open() as verifier:  # which loaded rewards would use
+    with _verifiers() as verifier_of:
         for name, command, recipe in question["recipes"]:
             try:
-                _check_training(command, recipe, question["problems"], verifier)
+                _check_training(command, recipe, question["problems"], verifier_of)
             except MaxAtKError as error:
                 return f"{name}: {error}"
             except ModuleNotFoundError as error:
                 return f"training needs {error.name!r}: pip install 'maxatk[train]'"
         for where, evaluation in question["evaluations"].items():
             try:
-                _check_reward(evaluation, verifier)
+                _check_reward(evaluation, verifier_of)
             except MaxAtKError as error:
                 return str(located(error, where=where, fields=("reward",)))
     return None
 
 
-def _check_reward(evaluation: Mapping[str, Any], verifier: Verifier) -> None:
-    reward = load_reward(evaluation["reward"], verifier=verifier)
+@contextlib.contextmanager
+def _verifiers() -> Iterator[VerifierOf]:
+    """Yield what opens a verifier of some settings, and one alone of equal settings."""
+    opened: list[tuple[VerifierSettings, Verifier]] = []
+    with contextlib.ExitStack() as stack:
+
+        def verifier_of(settings: VerifierSettings) -> Verifier:
+            for of_settings, verifier in opened:
+                if of_settings == settings:
+                    return verifier
+            # One worker will do: loaded rewards only hold the verifier.
+            verifier = stack.enter_context(dataclasses.replace(settings, workers=1).open())
+            opened.append((settings, verifier))
+            return verifier
+
+        yield verifier_of
+
+
+def _check_reward(evaluation: Mapping[str, Any], verifier_of: VerifierOf) -> None:
+    settings = from_mapping(VerifierSettings, evaluation["verifier"], where="verifier")
+    reward = load_reward(evaluation["reward"], verifier=verifier_of(settings))
     problems = None if evaluation["problems"] is None else _problems(evaluation["problems"])
     if problems is not None:
         reward.check(problems[: evaluation["limit"]])
 
 
 def _check_training(
-    command: str, recipe: Mapping[str, Any], problems: int | None, verifier: Verifier
+    command: str, recipe: Mapping[str, Any], problems: int | None, verifier_of: VerifierOf
 ) -> None:
     where = "train" if command == "train" else "train.distill"
     try:
         if command == "train":
-            _check_train(recipe, problems, verifier)
+            _check_train(recipe, problems, verifier_of)
         else:
             _check_distill(recipe)
     except (InvalidValueError, MissingFileError) as error:
@@ -122,7 +148,7 @@ def _check_training(
         raise located(error, where=where, fields=_SECTIONS) from error
 
 
-def _check_train(recipe: Mapping[str, Any], count: int | None, verifier: Verifier) -> None:
+def _check_train(recipe: Mapping[str, Any], count: int | None, verifier_of: VerifierOf) -> None:
     """Refuse a recipe of `maxatk train`, whose problems are so many where they are not there."""
     from maxatk.train import check_settings
     from maxatk.train.preview import plan
@@ -134,7 +160,7 @@ def _check_train(recipe: Mapping[str, Any], count: int | None, verifier: Verifie
     config = check_settings(chosen)
     refuse_missing_vllm(config)
     _check_model(config, chosen)
-    rewards = load_functions(chosen, config, verifier=verifier).rewards
+    rewards = load_functions(chosen, config, verifier=verifier_of(chosen.verifier)).rewards
     problems = None if count else _problems(chosen.problems)
     if problems is not None:
         count = len(problems)
