@@ -72,9 +72,7 @@ def _from_file(source: str, field: str) -> Any:
 def digest_of_file(target: str) -> str | None:
     """Return the SHA-256 of the file in `file.py:function`, None where there is no such file."""
     path = Path(target.rpartition(":")[0])
-    if path.suffix != ".py" or not path.is_file():
-        return None
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return _digest(path) if path.suffix == ".py" else None
 
 
 def files_named(settings: Any) -> dict[str, str]:
@@ -84,12 +82,14 @@ def files_named(settings: Any) -> dict[str, str]:
     """
     digests: dict[str, str] = {}
     for key, text in _texts(settings):
-        digest = digest_of_file(text)
-        if key == "template" and Path(text).is_file():
-            digest = hashlib.sha256(Path(text).read_bytes()).hexdigest()
+        digest = _digest(Path(text)) if key == "template" else digest_of_file(text)
         if digest is not None:
             digests[text] = digest
     return digests
+
+
+def _digest(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def _texts(value: Any, key: str | None = None) -> Iterator[tuple[str | None, str]]:

@@ -290,7 +290,7 @@ def used(method: str, n: int, k: int) -> dict[str, Any]:
 
 def _studied_k(k: int) -> int:
     """Return the largest k of which the spread over seeds is known, up to this one."""
-    return max(known for known in _SEED_SPREADS if known <= k)
+    return max(studied for studied in _SEED_SPREADS if studied <= k)
 
 
 def _problems_needed(difference: float, k: int, samples: int, chances: FloatArray) -> int | None:

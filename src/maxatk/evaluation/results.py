@@ -119,12 +119,12 @@ class Counts:
         """How many samples lack a reward, what becomes of them, and why; nothing if none does."""
         sentences = []
         if self.unscored:
-            one = self.unscored == 1
-            lacks = "has no reward and is left out" if one else "have no reward and are left out"
+            is_one = self.unscored == 1
+            lacks = "has no reward and is left out" if is_one else "have no reward and are left out"
             sentences.append(f"{self._of_samples(self.unscored)} {lacks}")
         if self.zeroed:
-            one = self.zeroed == 1
-            counts = "counts as 0, since its reward" if one else "count as 0, since their reward"
+            is_one = self.zeroed == 1
+            counts = "counts as 0, since its reward" if is_one else "count as 0, since their reward"
             sentences.append(f"{self._of_samples(self.zeroed)} {counts} failed")
         most_frequent_first = sorted(self.reasons.items(), key=lambda reason: -reason[1])
         reasons = [

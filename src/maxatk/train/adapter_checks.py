@@ -14,14 +14,19 @@ from transformers import PretrainedConfig
 from maxatk.errors import InvalidValueError
 
 
+def architecture_of(model: PretrainedConfig) -> Any:
+    """Return the class that transformers has for the model of a config, None where it has none."""
+    names = getattr(model, "architectures", None) or [""]
+    return getattr(transformers, names[0], None)
+
+
 def check_adapter(adapter: Any, model: PretrainedConfig) -> None:
     """Refuse an adapter, if any, that peft does not put on the model of a config.
 
     peft looks for the layers when the weights are loaded, and a distillation loads them when all
     samples are drawn. Raises InvalidValueError.
     """
-    names = getattr(model, "architectures", None) or [""]
-    architecture = getattr(transformers, names[0], None)
+    architecture = architecture_of(model)
     # A learned prompt is put on no layer.
     if adapter is None or architecture is None or adapter.is_prompt_learning:
         return

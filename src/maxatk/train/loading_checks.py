@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-import transformers
 from transformers import AutoConfig, PretrainedConfig
 from transformers.utils import logging
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.models import quiet_libraries
-from maxatk.train.adapter_checks import check_adapter
+from maxatk.train.adapter_checks import architecture_of, check_adapter
 from maxatk.train.launch import shards_weights
 
 _DTYPES = ("auto", "bfloat16", "float16", "float32")  # that TRL takes
@@ -64,7 +63,7 @@ def _check_options(
         raise InvalidValueError(
             "model_init_kwargs.torch_dtype: is not read by TRL, which has the name `dtype` for it"
         )
-    architecture = getattr(transformers, (model.architectures or [""])[0], None)
+    architecture = architecture_of(model)
     is_quantized = getattr(model, "quantization_config", None) is not None
     if architecture is None or is_quantized or shards_weights(config):
         return

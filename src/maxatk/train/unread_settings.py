@@ -135,7 +135,11 @@ def _check_recomputation(config: Any) -> None:
     if not config.gradient_checkpointing:
         return
     parameters = inspect.signature(checkpoint).parameters.values()
-    of_torch = [one.name for one in parameters if one.default is not inspect.Parameter.empty]
+    of_torch = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is not inspect.Parameter.empty
+    ]
     known = {*of_torch, "preserve_rng_state", "selective"}  # the last is TRL's
     for name in config.gradient_checkpointing_kwargs or {}:
         if name not in known:
