@@ -55,6 +55,7 @@ ON_POLICY = [
         "front_tuned",
         "front_repeated",
         "front_repeated_longer",
+        "front_falling_k",
     )
 ]
 PRETRAINED = [
