@@ -55,6 +55,17 @@ def test_studies_share_what_is_the_same_and_nothing_else(recipe):
     assert not names & names_of(load_study(recipe("c.yaml", mini=warmer)))
 
 
+def test_stages_do_not_depend_on_how_many_programs_run_at_once(recipe):
+    sections = {name: dict(RECIPE[name]) for name in ("train", "eval")}
+    names = names_of(load_study(recipe()))
+    for section in sections.values():
+        section["verifier"] = {**section.get("verifier", {}), "workers": 7}
+    assert names_of(load_study(recipe("b.yaml", **sections))) == names
+    for section in sections.values():
+        section["verifier"] = {**section["verifier"], "time_limit": 9.5}
+    assert len(names_of(load_study(recipe("c.yaml", **sections))) & names) == 2  # the warm starts
+
+
 def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(recipe):
     method = {"credit": {"cvar": 0.25, "of": 4}, "baseline": "replace_one"}
     grids = [{"method": {"quarter": {"trainer.method": method}}}]

@@ -202,6 +202,26 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(
         run({**recipe, "trainer": {**recipe["trainer"], "k": 3}})
 
 
+def test_a_training_goes_on_elsewhere_and_with_another_log(recipe):
+    """Neither where programs run nor what is logged and kept decides the weights."""
+    recipe["trainer"] |= {"save_strategy": "steps", "save_steps": 1}
+    out = run(recipe)
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    weights = (out / "model.safetensors").read_bytes()
+    (out / TRAIN_RECORD).write_text(json.dumps({"recipe": record["recipe"]}))  # killed at the end
+    shutil.rmtree(out / "checkpoint-2")
+    recipe["verifier"] = {**recipe.get("verifier", {}), "workers": 2}
+    recipe["trainer"] |= {"logging_steps": 2, "save_steps": 2, "save_total_limit": 1}
+    run(recipe)
+    resumed = json.loads((out / TRAIN_RECORD).read_text())
+    assert resumed["resumed_from"] == "checkpoint-1"
+    assert resumed["recipe"]["trainer"]["logging_steps"] == 2
+    assert (out / "model.safetensors").read_bytes() == weights
+    recipe["verifier"] = {**recipe["verifier"], "time_limit": 1.5}
+    with pytest.raises(InvalidValueError, match=r"verifier.time_limit: \S+ in the folder, 1.5 now"):
+        run(recipe)
+
+
 def test_a_training_that_goes_on_with_another_reward_of_the_same_name_says_so(
     toy_recipe, own_rewards, recwarn
 ):

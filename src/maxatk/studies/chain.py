@@ -2,8 +2,8 @@
 
 A stage is named by a digest of all that decides what it makes: how the model came about that it
 starts from, its own settings, and the content of the files that these name: problems, functions,
-chat templates and samples to distil, but no folder. Models whose chains begin alike share these
-stages, and other settings never find a stage that is not theirs.
+chat templates and samples to distil, but no folder, and not where programs run. Models whose chains
+begin alike share these stages, and other settings never find a stage that is not theirs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from maxatk.models import fingerprint
 from maxatk.report.comparison import BASE
 from maxatk.studies.recipe import TRAININGS, StudyRecipe
 from maxatk.studies.variants import Variant
+from maxatk.verifier.settings import without_places
 
 COMMANDS = {  # the command of every stage of a chain, in their order
     "mini": "mini",
@@ -76,7 +77,7 @@ class Chain:
         """Add a stage that trains the model, which is the trained one from here on."""
         method = recipe["trainer"].get("method", "trained")
         self.label = method if isinstance(method, str) else "own"  # a mapping names no folder
-        settings = [self.origin, recipe, self.digest_of(recipe["problems"])]
+        settings = [self.origin, without_places(recipe), self.digest_of(recipe["problems"])]
         if recipe.get("run") is not None:  # of a distillation: a folder of samples
             settings.append(self.digest_of(f"{recipe['run']}/{SCORES}"))
         name = self._add(command, settings, {**recipe, **self._built_in(_TRAIN_FILE)})
@@ -99,7 +100,7 @@ class Chain:
         """Add a stage that evaluates the model: the part "eval", or "choose"."""
         problems = self._built_in(_TEST_FILE)
         digest = None if problems else self.digest_of(recipe["problems"])
-        settings = [self.origin, recipe, digest]
+        settings = [self.origin, without_places(recipe), digest]
         inputs = {**recipe, **problems}
         if self.adapter is not None:
             inputs["adapter"] = self.adapter

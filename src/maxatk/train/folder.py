@@ -23,6 +23,7 @@ from maxatk.models import fingerprint
 from maxatk.settings import masked
 from maxatk.train.launch import process_count
 from maxatk.train.trainer import MaxAtKTrainer
+from maxatk.verifier.settings import without_places
 from maxatk.writing import OutFolder
 
 ADAPTER = "adapter"
@@ -30,6 +31,10 @@ ADAPTER = "adapter"
 
 # Of the record, by the setting.
 _CONTENT_KEYS = {"model": "weights", "problems": "problems_sha256", "run": "run_sha256"}
+# Settings of the trainer that no weight depends on: what is logged, and which checkpoints are kept.
+_OF_LOG_AND_CHECKPOINTS = (
+    "logging_steps", "report_to", "run_name", "save_steps", "save_strategy", "save_total_limit",
+)  # fmt: skip
 
 
 def out_folder(recipe: Any, command: str) -> OutFolder:
@@ -81,7 +86,7 @@ def finished(out: Path, recipe: Any, *, is_under_way: bool = False) -> bool:
         now[name] = f"{now[name]} with {key} {content}"
         if content == content_before:
             extended[name] = now[name]
-    folders.refuse_other_settings(out, extended, now)
+    folders.refuse_other_settings(out, _decisive(extended), _decisive(now))
     if longer and folders.last_checkpoint(out) is None:
         raise InvalidValueError(
             f"{out}: holds no checkpoint from which its training could be extended; trainer."
@@ -95,6 +100,13 @@ def finished(out: Path, recipe: Any, *, is_under_way: bool = False) -> bool:
             "anew, or train one of them as the `model` of another `out`"
         )
     return has_ended and not longer
+
+
+def _decisive(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe without the settings that the trained weights do not depend on."""
+    trainer = recipe.get("trainer") or {}
+    deciding = {k: v for k, v in trainer.items() if k not in _OF_LOG_AND_CHECKPOINTS}
+    return {**without_places(recipe), "trainer": deciding}
 
 
 def _contents(recipe: Any) -> dict[str, str | None]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from maxatk.check import MOST_BYTES, limited, whole
 from maxatk.verifier.extract import UnfinishedThought
 from maxatk.verifier.limits import Limits
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
+
+_PLACES = ("workers", "sandbox")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,3 +66,19 @@ class VerifierSettings:
         sandbox = addresses(self.sandbox)
         limits = dataclasses.asdict(self.limits())
         return Verifier(workers=self.workers, testlib=self.testlib, sandbox=sandbox, **limits)
+
+
+def without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe without where its programs run and how many at once, at any depth.
+
+    Neither decides a verdict, so that a run may go on with more workers, or on other servers.
+    """
+    decisive: dict[str, Any] = {}
+    for section, settings in recipe.items():
+        if section == "verifier" and isinstance(settings, Mapping):
+            decisive[section] = {k: v for k, v in settings.items() if k not in _PLACES}
+        elif isinstance(settings, Mapping):
+            decisive[section] = without_places(settings)
+        else:
+            decisive[section] = settings
+    return decisive
