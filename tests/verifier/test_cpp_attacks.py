@@ -204,6 +204,20 @@ def test_closing_ends_a_build_and_a_killed_compiler_is_no_fault_of_the_program()
         assert endless.result().outcome is Outcome.INFRA_ERROR
 
 
+def test_a_program_whose_compiler_was_killed_every_time_is_built_anew_when_asked_for():
+    with Verifier(workers=1) as verifier, ThreadPoolExecutor(1) as thread:
+        right = thread.submit(verifier.verify, SLOW, [attacks.HELD], language="cpp")
+        while not right.done():
+            for member in family(os.getpid()):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if member.name() == "cc1plus":
+                        member.kill()
+            time.sleep(0.05)
+        assert right.result().outcome is Outcome.COMPILE_ERROR
+        assert "Killed signal" in right.result().tests[0].stderr
+        assert verifier.verify(SLOW, [attacks.HELD], language="cpp").reward == 1.0
+
+
 def test_a_build_that_takes_too_long_is_ended(monkeypatch):
     from maxatk.verifier import builder_process, builds
 

@@ -41,12 +41,16 @@ BuilderFor = Callable[[Toolchain], Builder]
 
 
 class Built(NamedTuple):
-    """A program that can be entered, or why there is none: an outcome and what to say."""
+    """A program that can be entered, or why there is none: an outcome and what to say.
+
+    `lasts` says that another build of the source would end like this one.
+    """
 
     entry: int = protocol.ENTER_PYTHON
     data: bytes = b""
     outcome: Outcome | None = None
     message: str = ""
+    lasts: bool = True
 
 
 class Builds:
@@ -70,7 +74,8 @@ class Builds:
     def built(self, language: Language, source: str, builder_for: BuilderFor) -> Built:
         """Return the object of a source; raises SandboxDiedError, SandboxError without a compiler.
 
-        A build that fails for a reason of its own is kept like one that does not.
+        A build that fails for a reason of its own is kept like one that does not. One whose
+        compiler was killed every time is not: the machine may have more memory later.
         """
         tools = toolchain(language)
         data = source.encode("utf-8", "surrogatepass")
@@ -90,10 +95,11 @@ class Builds:
         try:
             built = self._build(language, tools, source, data, builder_for(tools))
         except BaseException as error:
-            with self._lock:
-                del self._builds[key]
+            self._forget(key)
             future.set_exception(error)
             raise
+        if not built.lasts:
+            self._forget(key)
         future.set_result(built)
         self._keep(len(built.data))
         return built
@@ -141,7 +147,8 @@ class Builds:
         for _ in range(_ATTEMPTS):
             reply = builder.build(command, language.compiler.source_name, data)
             self.seconds += reply.cpu_seconds
-            if not _KILLED.search(reply.message):
+            was_killed = _KILLED.search(reply.message) is not None
+            if not was_killed:
                 break
         if reply.code == 0 and reply.made.size:
             made = builder.printed(reply.made)
@@ -152,7 +159,13 @@ class Builds:
         builder.forget()
         if _TOO_LARGE.search(reply.message):
             return Built(outcome=Outcome.MEMORY_LIMIT, message="its static data exceed 2 GiB")
-        return Built(outcome=Outcome.COMPILE_ERROR, message=_explained(reply))
+        message = _explained(reply)
+        return Built(outcome=Outcome.COMPILE_ERROR, message=message, lasts=not was_killed)
+
+    def _forget(self, key: bytes) -> None:
+        """Let the next that asks for this program build it anew; it is being built."""
+        with self._lock:
+            del self._builds[key]
 
     def _keep(self, size: int) -> None:
         """Count a new object, and drop those that nobody has asked for longest."""
