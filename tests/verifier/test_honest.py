@@ -20,6 +20,7 @@ PROGRAMS = {
         "import sys\nprint(sum(map(int, open(sys.stdin.fileno()).read().split()[1:])))"
     ),
     "open stdin by name": "n, *a = map(int, open('/dev/stdin').read().split())\nprint(sum(a))",
+    "open /dev/fd/0": "n, *a = map(int, open('/dev/fd/0').read().split())\nprint(sum(a))",
     "another stdin": f"import sys\nsys.stdin = open('/dev/stdin')\n{SUM}",
     "os.read": "import os\nprint(sum(map(int, os.read(0, 10**6).split()[1:])))",
     "buffer": (

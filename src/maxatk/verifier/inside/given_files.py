@@ -10,7 +10,7 @@ OBJECT_FOLDER = "/program"
 OBJECT_NAME = "program.so"
 INPUT_FOLDER = "/stdin"
 INPUT_NAME = "stdin"
-INPUT_LINK = "/dev/stdin"
+INPUT_LINKS = ("/dev/stdin", "/dev/fd/0")
 
 FOLDERS = {
     CHECKER_FOLDER: CHECKER_NAMES,

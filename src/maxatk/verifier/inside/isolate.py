@@ -179,7 +179,9 @@ def _enter_private_root(paths: list[str], folders: list[str]) -> None:
     for folder in folders:
         os.mkdir(folder)
     if given_files.INPUT_FOLDER in folders:
-        os.symlink(f"{given_files.INPUT_FOLDER}/{given_files.INPUT_NAME}", given_files.INPUT_LINK)
+        for link in given_files.INPUT_LINKS:
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.symlink(f"{given_files.INPUT_FOLDER}/{given_files.INPUT_NAME}", link)
     _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
 
 
