@@ -333,6 +333,10 @@ UNITTEST = (
         f"{UNITTEST}unittest.main(exit=False)\n",
         f"cases = list(range(3))\n{TEST_TWO}",
         f"def check(candidate):\n    pass\n{TEST_TWO}",
+        f"def check(f):\n{textwrap.indent(TEST_TWO, '    ')}",
+        f"def check(f):\n{textwrap.indent(UNITTEST, '    ')}    unittest.main(exit=False)\n",
+        f"def check(f):\n{textwrap.indent(UNITTEST, '    ')}"
+        "    assert unittest.main(exit=False).result.wasSuccessful()\n",
     ],
 )
 def test_a_check_that_calls_none_of_its_functions_is_refused(check):
@@ -362,7 +366,29 @@ def test_a_unittest_runner_whose_result_nothing_looks_at_is_refused(check):
 @pytest.mark.parametrize(
     "check",
     [
+        "def check(g):\n    return g(1) == 2\n",
+        "def check(g):\n    return g(1) == 2 and g(2) == 2\n",
+        "def check(g):\n    return all(g(n) == 2 for n in range(3))\n",
+        "def check(g):\n    if g(1) != 2:\n        return False\n    return True\n",
+        "def check(g):\n    g(1) == 2\n    g(2) == 2\n",
+        "f(1) == 2\n",
+    ],
+)
+def test_a_check_that_compares_and_asserts_nothing_is_refused(check):
+    with pytest.raises(InvalidValueError, match="write assert before it"):
+        Job("x", (TestCase(check=check),), entry_point="f")
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
         f"{TEST_TWO}test_two()\n",
+        f"def check(f):\n{textwrap.indent(TEST_TWO, '    ')}    test_two()\n",
+        "def check(g):\n    def right(n):\n        return n + 1\n    assert g(1) == right(1)\n",
+        "def check(g):\n    if g(1) != 2:\n        raise SystemExit(1)\n    return g(1) == 2\n",
+        "import unittest\ndef check(g):\n    unittest.TestCase().assertEqual(g(1), 2)\n"
+        "    return g(1) == 2\n",
+        "import sys\ndef check(g):\n    g(1) == 2 or sys.exit(1)\n    return g(1) == 2\n",
         f"{TEST_TWO}for test in [test_two]:\n    test()\n",
         f"{TEST_TWO}[test() for name, test in list(globals().items()) if name[:4] == 'test']\n",
         f"def run(test):\n    test()\n@run\n{TEST_TWO}",

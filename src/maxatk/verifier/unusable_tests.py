@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeGuard
+from typing import TypeAlias, TypeGuard
 
 from maxatk.errors import InvalidValueError
 from maxatk.records import TestCase
 from maxatk.verifier.calls import parsed_test, reason_against_expression
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 # By one of these a check may call functions without their names.
 _REACHING = ("globals", "locals", "vars", "dir", "eval", "exec", "modules", "inspect")
+# What may raise where a comparison fails has one of these in its name.
+_FAILING = ("assert", "fail", "exit", "abort", "raise", "eval", "exec")
 # What runs tests of unittest without raising where one fails, and what tells afterwards.
 _RUNNERS = ("TextTestRunner", "TestSuite", "TestLoader", "defaultTestLoader", "TestResult")
 _RESULTS = ("wasSuccessful", "failures", "errors", "addFailure", "addError", "getvalue")
@@ -56,18 +59,24 @@ def _reason_against_check(source: str, entry_point: str) -> str:
         return "nothing in it can fail"
     if _ignores_results(tree):
         return "nothing looks at what its unittest runner returns: assert result.wasSuccessful()"
+    if _ignores_comparisons(tree, checks):
+        return "nothing fails where a comparison in it is false: write assert before it"
     all_runs = "def " not in source and "__main__" not in source
-    if all_runs or any(_decides(ast.walk(check)) for check in checks):
+    if all_runs or any(_decides_alone(check) for check in checks):
         return ""  # as nearly all are: what runs of others takes longer to find out
-    return _reason_against_functions(tree, entry_point)
+    return _reason_against_functions(tree, entry_point, checks)
 
 
-def _reason_against_functions(tree: ast.Module, entry_point: str) -> str:
-    """Return why a check in which no function `check` decides would pass every program, or ""."""
+def _reason_against_functions(
+    tree: ast.Module, entry_point: str, checks: Sequence[_Function]
+) -> str:
+    """Return why a check in which functions decide would pass every program, or ""."""
     running = _running_parts(tree)
     if not _decides(running):
         return "nothing calls the functions in it"
     names_of_program = {"candidate", "check", entry_point.partition(".")[0].removesuffix("()")}
+    for check in checks:  # whose parameter is the program, whatever its name
+        names_of_program |= {part.arg for part in ast.walk(check.args) if isinstance(part, ast.arg)}
     if names_of_program.isdisjoint(_names(ast.walk(tree))):
         return ""  # without an entry point the names of the program are unknown
     if names_of_program.isdisjoint(_names(running)):
@@ -77,6 +86,38 @@ def _reason_against_functions(tree: ast.Module, entry_point: str) -> str:
 
 def _decides(parts: Iterable[ast.AST]) -> bool:
     return any(isinstance(part, (ast.Assert, ast.Raise, ast.Call)) for part in parts)
+
+
+def _decides_alone(check: _Function) -> bool:
+    """Say whether a function `check` may fail and has no functions inside, which may not run."""
+    has_functions = any(isinstance(part, _FUNCTIONS) for part in _own_parts(check))
+    return not has_functions and _decides(ast.walk(check))
+
+
+def _ignores_comparisons(tree: ast.Module, checks: Sequence[_Function]) -> bool:
+    """Say whether nothing can fail by a comparison, which `check` returns or a statement drops."""
+    parts = list(ast.walk(tree))
+    if any(isinstance(part, (ast.Assert, ast.Raise)) for part in parts):
+        return False
+    imported = {part.name for part in parts if isinstance(part, ast.alias)}
+    names = " ".join(_names(parts) | imported).lower()
+    if any(word in names for word in _FAILING):
+        return False
+    returned = [
+        part.value for check in checks for part in _own_parts(check) if isinstance(part, ast.Return)
+    ]
+    dropped = [part.value for part in parts if isinstance(part, ast.Expr)]
+    return any(map(_is_truth, returned)) or any(isinstance(v, ast.Compare) for v in dropped)
+
+
+def _is_truth(value: ast.expr | None) -> bool:
+    """Say whether an expression says that a program is right or wrong, where nobody asks it."""
+    if isinstance(value, ast.Constant):
+        return value.value is False
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and value.func.id in ("all", "any", "bool")
+    is_not = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not)
+    return is_not or isinstance(value, (ast.Compare, ast.BoolOp))
 
 
 def _ignores_results(tree: ast.Module) -> bool:
@@ -105,7 +146,7 @@ def _outside_cases(tree: ast.Module) -> Iterator[ast.AST]:
         parts += ast.iter_child_nodes(part)
 
 
-def _own_parts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+def _own_parts(function: _Function) -> Iterator[ast.AST]:
     """Yield the parts of a function that are not of a function inside it."""
     parts: list[ast.AST] = list(function.body)
     while parts:
@@ -128,7 +169,7 @@ def _running_parts(tree: ast.Module) -> list[ast.AST]:
     }
     imported = {name for node in ast.walk(tree) for name in _imported_names(node)}
     running: list[ast.AST] = []
-    uncalled: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+    uncalled: list[_Function] = []
     parts: list[ast.AST] = [*tree.body]
     while parts:
         while parts:
