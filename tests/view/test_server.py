@@ -104,7 +104,25 @@ def test_only_the_token_and_this_host_are_answered(served):
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(served, "api/state", Host=f"evil.example:{served.server_port}")
     assert refused.value.code == 403
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(served, "api/state", Host="localhost.evil.example")
+    assert refused.value.code == 403
     assert served.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "localhost"])
+def test_a_tunnel_may_begin_at_another_port(served, host):
+    assert ask(served, "api/state", Host=host)[0].status == 200
+
+
+def test_a_port_that_is_taken_is_named(served):
+    with pytest.raises(InvalidValueError, match=f"port {served.server_port}: Address already"):
+        View({}, port=served.server_port)
+
+
+def test_a_page_without_a_folder_is_refused():
+    with pytest.raises(InvalidValueError, match="folders: give one or more"):
+        runs_in({})
 
 
 @pytest.mark.parametrize(
@@ -126,7 +144,7 @@ def test_a_reader_who_leaves_is_no_error(served, capfd):
     address = ("127.0.0.1", served.server_port)
     with socket.create_connection(address) as leaving:
         line = f"GET /{served.token}/api/figure?key=reward HTTP/1.1\r\n"
-        leaving.sendall(f"{line}Host: {served.hosts[0]}\r\n\r\n".encode())
+        leaving.sendall(f"{line}Host: localhost\r\n\r\n".encode())
         reset = struct.pack("ii", 1, 0)  # closing sends a reset
         leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
     ask(served, "api/figure?key=reward")  # drawn after the other

@@ -23,8 +23,11 @@ def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedRun]:
 
     A run inside a folder has its own name, behind that of the folder where there are several.
 
-    Raises MissingFileError where a folder has no run, InvalidValueError for two runs of one name.
+    Raises MissingFileError where a folder has no run, InvalidValueError for two runs of one name
+    and without a folder.
     """
+    if not folders:
+        raise InvalidValueError("folders: give one or more of trainings, evaluations or studies")
     runs: dict[str, WatchedRun] = {}
     for name, folder in folders.items():
         refuse_file("folder", folder)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from maxatk.check import require, whole
-from maxatk.errors import MaxAtKError
+from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.folders import json_of
 from maxatk.view.answers import Answers
 from maxatk.view.watched_evaluation import WatchedEvaluation
@@ -32,6 +32,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_HOST = "127.0.0.1"
 _PATIENCE_S = 30.0  # for a connection that says nothing
 # Name of a part of the page -> its type, and the files it is made of, one after the other.
 _PARTS = {
@@ -44,7 +45,7 @@ _PARTS = {
 class View(http.server.ThreadingHTTPServer):
     """A server of the page; a `port` of 0 is a free one.
 
-    Raises InvalidValueError for what is no port, OSError for one that is taken.
+    Raises InvalidValueError for what is no port, and for one that cannot be used.
     """
 
     daemon_threads = True
@@ -63,9 +64,14 @@ class View(http.server.ThreadingHTTPServer):
         whole("port", port, 0)
         require(port < 1 << 16, "port", "below 65536", port)
         self.token = secrets.token_urlsafe(16)
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.hosts = [f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")]
-        self.address = f"http://{self.hosts[0]}/{self.token}/"
+        try:
+            super().__init__((_HOST, port), _Handler)
+        except OSError as error:
+            raise InvalidValueError(
+                f"port: cannot listen on port {port}: {error.strerror}; name one that no other "
+                "server has, or 0 for a free one"
+            ) from error
+        self.address = f"http://{_HOST}:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print what went wrong, unless it is that the reader has left."""
@@ -82,9 +88,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         token, _, name = address.path[1:].partition("/")
         # The token keeps other users of this machine out, the host pages of other sites that let
-        # their own name lead to this machine.
+        # their own name lead to this machine. The port is another one behind a tunnel.
         has_token = secrets.compare_digest(token.encode(), self.server.token.encode())
-        if not has_token or self.headers.get("Host") not in self.server.hosts:
+        host = self.headers.get("Host", "").partition(":")[0]
+        if not has_token or host not in (_HOST, "localhost"):
             self._send(403, "text/plain", b"the address of the page has a token\n")
         elif name in _PARTS:
             kind, files = _PARTS[name]
