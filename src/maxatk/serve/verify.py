@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.check import is_number, require
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Verdict
 from maxatk.serve.answers import OK, Answer, answer
 from maxatk.serve.work import Work
@@ -23,7 +24,7 @@ _KEYS = ("programs", "limits", "wait_s")
 def read_work(body: Mapping[str, Any], most: Limits) -> Work:
     """Return the programs of a request, whose limits count up to `most`.
 
-    Raises InvalidValueError naming the field that is not allowed.
+    Raises InvalidValueError naming the field that is not allowed, and the place of its program.
     """
     for name in body:
         require(name in _KEYS, "request", f"an object of {', '.join(_KEYS)}", name)
@@ -38,7 +39,7 @@ def read_work(body: Mapping[str, Any], most: Limits) -> Work:
     require(is_wait, "wait_s", "seconds above 0, 3600 at most", wait)
     limits = body.get("limits")
     return Work(
-        jobs=[_bounded_job(wire.job_from_json(row), most) for row in programs],
+        jobs=[_bounded_job(place, row, most) for place, row in enumerate(programs)],
         limits=_bounded_limits(wire.limits_from_json({} if limits is None else limits), most),
         wait=float(wait),
     )
@@ -53,7 +54,12 @@ def _bounded_limits(limits: wire.RequestLimits, most: Limits) -> wire.RequestLim
     return dataclasses.replace(limits, **bounded)
 
 
-def _bounded_job(job: Job, most: Limits) -> Job:
+def _bounded_job(place: int, row: object, most: Limits) -> Job:
+    """Return the job of a program, which an error names by its place among those of the request."""
+    try:
+        job = wire.job_from_json(row)
+    except (InvalidValueError, DataError) as error:
+        raise InvalidValueError(f"programs[{place}]: {error}") from error
     bounded = {
         name: min(getattr(job, name), getattr(most, name))
         for name in ("time_limit", "memory_limit")
