@@ -38,6 +38,21 @@ def test_a_problem_whose_tests_no_verifier_takes_is_named(tmp_path):
         read_problems(path)
 
 
+@pytest.mark.parametrize(
+    ("visible", "reason"),
+    [
+        (TestCase(call="f(1", output="1"), "TestCase.*: call must be an"),
+        (TestCase(check="assert f(1) == 1"), "entry_point: a check test needs"),
+    ],
+)
+def test_visible_tests_that_no_verifier_takes_are_named_too(tmp_path, visible, reason):
+    hidden = (TestCase(call="f(1)", output="1"),)
+    path = tmp_path / "problems.jsonl"
+    write_jsonl(path, [Problem("odd", "do", hidden, visible_tests=(visible,)).to_json()])
+    with pytest.raises(InvalidValueError, match=rf"^Problem 'odd': visible_tests: {reason}"):
+        read_problems(path)
+
+
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
 def test_rows_come_from_a_local_file(rows_file, name):
     path = rows_file(mbpp_row(1), ODD_ROW, mbpp_row(3), name=name)

@@ -159,6 +159,8 @@ def test_a_program_that_is_called_kept_is_kept_where_the_verifier_fails(programs
         ([5], "must be a list of tests"),
         ("1", "must be a list of tests"),
         ([{"input": "", "outptu": "1"}], "unknown key 'outptu'; did you mean 'output'"),
+        ([{"check": "assert f(1) == 1"}], "entry_point: a check test needs"),
+        ([{"call": "f(1", "output": "1"}], "call must be an expression"),
     ],
 )
 def test_a_row_without_proper_tests_is_refused_as_a_rollout_begins(

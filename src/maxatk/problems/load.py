@@ -27,7 +27,7 @@ from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import Converted, LeftOut, SolvedProblem
 from maxatk.problems.source import Source
 from maxatk.records import Problem, Sample
-from maxatk.verifier import problem_job
+from maxatk.verifier.jobs import refuse_tests
 
 _log = logging.getLogger(__name__)
 
@@ -66,11 +66,10 @@ def read_problems(
         require(are_problems, "problems", "a name, a path or a list of Problem", problems)
         by_id = problems_by_id(problems[:limit], source="problems")
     for problem in by_id.values():
-        if problem.tests:
-            try:
-                problem_job("", problem)  # what no verifier takes is refused now, not in the middle
-            except InvalidValueError as error:
-                raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
+        try:
+            refuse_tests(problem)  # what no verifier takes is refused now, not in the middle
+        except InvalidValueError as error:
+            raise InvalidValueError(f"Problem {problem.id!r}: {error}") from error
     return by_id
 
 

@@ -21,7 +21,7 @@ from maxatk.problems.benchmarks import BENCHMARKS, base
 from maxatk.problems.benchmarks.base import Converted, LeftOut, Row, SolvedProblem
 from maxatk.problems.files import data_files, read_rows
 from maxatk.settings import from_mapping
-from maxatk.verifier import problem_job
+from maxatk.verifier.jobs import refuse_tests
 from maxatk.verifier.languages import LANGUAGES
 
 BadRows: TypeAlias = Literal["stop", "leave_out"]
@@ -197,8 +197,7 @@ class Source:
             outcome = self.kind.convert(row, self.chosen)
             if isinstance(outcome, LeftOut):
                 return outcome
-            if outcome.problem.tests:
-                problem_job("", outcome.problem)  # else a file is written that no verifier takes
+            refuse_tests(outcome.problem)  # else a file is written that no verifier takes
             return _with_distinct_tests(outcome)
         except KeyError as error:
             missing = error.args[0]

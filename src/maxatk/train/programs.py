@@ -11,6 +11,7 @@ from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.records import Outcome, Problem, TestCase, TestResult
 from maxatk.train.message_calls import ARGUMENT, TOOL
 from maxatk.verifier import Verifier
+from maxatk.verifier.jobs import refuse_tests
 from maxatk.verifier.rewards import completion_job, problem_of_row, shared_verifier
 
 TURNS = 2  # by default
@@ -76,6 +77,7 @@ class Programs:
         tests = [] if visible_tests is None else visible_tests
         try:
             self._problem = problem_of_row({**row, "tests": tests})
+            refuse_tests(self._problem)
         except MaxAtKError as error:
             raise InvalidValueError(f"visible_tests: {error}") from error
         self._turn = 0

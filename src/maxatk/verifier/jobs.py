@@ -150,6 +150,20 @@ def problem_job(program: str, problem: Problem, *, refused: Refusal | None = Non
     )
 
 
+def refuse_tests(problem: Problem) -> None:
+    """Raise InvalidValueError for tests and visible tests of which no job can be made.
+
+    A problem may have none of either.
+    """
+    if problem.tests:
+        problem_job("", problem)
+    if problem.visible_tests:
+        try:
+            problem_job("", dataclasses.replace(problem, tests=problem.visible_tests))
+        except InvalidValueError as error:
+            raise InvalidValueError(f"visible_tests: {error}") from error
+
+
 ProgramAndTests = tuple[str, Sequence[TestCase]]
 """The short form of a job."""
 
