@@ -254,15 +254,25 @@ def test_arguments_that_cannot_work_are_refused_at_once(arguments, message):
 def test_what_is_no_function_is_refused():
     with pytest.raises(InvalidValueError, match="must be a function, got 'accuracy'"):
         best_of(["accuracy"], k=2)
+    with pytest.raises(InvalidValueError, match="must be a function, got 'org/reward-model'"):
+        best_of("org/reward-model", k=2)
     with pytest.raises(InvalidValueError, match="at least one function"):
         best_of([], k=2)
+
+
+def test_a_reward_that_makes_advantages_already_is_refused():
+    made = best_of(of(REWARDS), k=2)
+    for reward in (made, [of(REWARDS), made]):
+        with pytest.raises(InvalidValueError, match=r"best_of_2_.* was made by best_of"):
+            best_of(reward, k=2)
 
 
 @pytest.mark.parametrize(
     "prompts, message",
     [
         (["a"] * 3 + ["b"] * 5, r"groups of one size, got runs of \[3, 5\]"),
-        (["a", "b"] * 4, "got k=2 with 1 sample"),
+        (["a"] * 4 + ["b"] * 2 + ["c"] * 2, "groups='column' names a column"),
+        (["a", "b"] * 4, "got k=2 with 1 sample one after the other"),
         (["a"] * 7, "must return a list of 7 values"),
     ],
 )

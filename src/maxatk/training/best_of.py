@@ -60,9 +60,10 @@ def best_of(
         folder: Where groups.jsonl is written, which `maxatk view` and `maxatk diagnose` read: the
             first groups of every step, and the log. One function has it for itself.
 
-    Raises InvalidValueError for arguments that are not allowed; the function for groups that are
-    split, of different sizes or of k samples or fewer, for values other than one finite number or
-    None a completion, and for a trainer that shows that it divides by the deviation.
+    Raises InvalidValueError for arguments that are not allowed, such as a reward that `best_of` has
+    made; the function for groups that are split, of different sizes or of k samples or fewer, for
+    values other than one finite number or None a completion, and for a trainer that shows that it
+    divides by the deviation.
     Source: "The Best of N Worlds", section 4.3; OrderGrad (2606.06096) has (n/k) A_i.
     """
     functions = _functions(reward)
@@ -115,10 +116,17 @@ async def _value(returned: Any) -> Any:
 
 def _functions(reward: Reward | Sequence[Reward]) -> tuple[Any, ...]:
     """Return the one or several reward functions; raise InvalidValueError for what is none."""
-    functions: tuple[Any, ...] = tuple(reward) if isinstance(reward, Sequence) else (reward,)
+    functions: tuple[Any, ...] = (reward,)
+    if isinstance(reward, Sequence) and not isinstance(reward, str):
+        functions = tuple(reward)
     require(bool(functions), "best_of: reward", "at least one function", reward)
     for function in functions:
         require(callable(function), "best_of: reward", "a function", function)
+        if hasattr(function, MARK):
+            raise InvalidValueError(
+                f"best_of: reward: {function.__name__} was made by best_of, so that its values are "
+                "advantages; allowed: the reward that it was given"
+            )
     return functions
 
 

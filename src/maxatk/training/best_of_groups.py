@@ -36,7 +36,8 @@ def size_of_groups(ids: Sequence[Any], rows: int, samples: int | None) -> int:
         wanted = "groups of one size" if samples is None else f"whole groups of {samples}"
         raise InvalidValueError(
             f"best_of: must be called with {wanted}, got runs of {runs} equal prompts; the samples "
-            "of a prompt must reach one call, one after the other, in one process"
+            "of a prompt must reach one call, one after the other, in one process; where a prompt "
+            "follows itself, groups='column' names a column that tells its groups apart"
         )
     return sizes.pop()
 

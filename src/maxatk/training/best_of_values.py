@@ -99,7 +99,7 @@ class BestOfValues:
         if self.method.credit_row.uses_k and self.k >= size:
             raise InvalidValueError(
                 f"best_of: k: must be below the samples of a prompt (num_generations), got "
-                f"k={self.k} with {counted(size, 'sample')}"
+                f"k={self.k} with {counted(size, 'sample')} one after the other"
             )
         check_group_size(self.method, self.k, size)
         return self.k
