@@ -89,3 +89,9 @@ def test_what_the_trainer_tells_is_spread_over_the_responses():
 def test_what_a_trainer_of_verl_cannot_do_is_refused(settings, message):
     with pytest.raises(InvalidValueError, match=message):
         advantages_of(batch()[2], **settings)
+
+
+def test_rewards_that_verl_penalises_are_refused():
+    config = OmegaConf.create({"use_kl_in_reward": True, "maxatk": {"method": "bon_loo1", "k": K}})
+    with pytest.raises(InvalidValueError, match=r"use_kl_in_reward: must be False.*use_kl_loss"):
+        compute_advantage(batch()[2], "maxatk", config=config)

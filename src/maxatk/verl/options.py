@@ -87,6 +87,14 @@ def needs_trainer(objective: Objective) -> str:
     return ""
 
 
+def penalty_in_rewards(algorithm: Mapping[str, Any]) -> str:
+    """Return what is wrong with an `algorithm` that takes a penalty off the rewards, or ""."""
+    if not algorithm.get("use_kl_in_reward"):
+        return ""
+    why = f"else max@k of a penalised reward is trained; use {_PARTS}.actor.use_kl_loss=True"
+    return _must("algorithm.use_kl_in_reward", f"False, {why}", True)
+
+
 def _plain(value: Any) -> Any:
     """Return a value of verl's configuration with dicts and lists for OmegaConf's classes."""
     if isinstance(value, Mapping):
@@ -176,9 +184,9 @@ def _settings(config: Any) -> Iterator[str]:
         yield _must("algorithm.adv_estimator", f"maxatk, {why}", algorithm.adv_estimator)
     if n < 2:
         yield _must(f"{_PARTS}.rollout.n", "at least 2 samples a prompt", n)
-    if algorithm.get("use_kl_in_reward"):
-        why = f"else max@k of a penalised reward is trained; use {_PARTS}.actor.use_kl_loss=True"
-        yield _must("algorithm.use_kl_in_reward", f"False, {why}", True)
+    penalty = penalty_in_rewards(algorithm)
+    if penalty:
+        yield penalty
     if prompts % mini:
         allowed = f"a divisor of data.train_batch_size={prompts}"
         yield _must(f"{_PARTS}.actor.ppo_mini_batch_size", allowed, mini)

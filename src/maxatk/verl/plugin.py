@@ -31,8 +31,9 @@ def maxatk_advantage(
     row; `index` holds group ids. Rows of one session are one sample; a row without a trained token
     is none and gets 0.
 
-    Raises InvalidValueError for settings that are not allowed, and for what the estimator alone
-    cannot do: a correction, a moving k, a selection and the scale "batch".
+    Raises InvalidValueError for settings that are not allowed, such as a penalty in the rewards,
+    and for what the estimator alone cannot do: a correction, a moving k, a selection and the scale
+    "batch".
     """
     keys = config.get("maxatk")
     of_rows = keys.get(options.CURRENT) if isinstance(keys, Mapping) else None
@@ -54,6 +55,9 @@ def _without_trainer(
     if setting:
         needed = f"needs trainer.v1.trainer_mode={options.MODE}"
         raise InvalidValueError(f"{options.WHERE}.{setting}: {needed}")
+    penalty = options.penalty_in_rewards(config)
+    if penalty:
+        raise InvalidValueError(penalty)
     if index is None:
         raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
     ids = [str(group_id) for group_id in index]
