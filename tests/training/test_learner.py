@@ -131,6 +131,24 @@ def test_a_step_logs_what_enumeration_says_of_the_groups():
     assert metrics["frac_without_reward"] == pytest.approx(1 / 12)
 
 
+TOKENS = [[[ord(text), 1, 2] for text in group] for group in TEXTS]
+
+
+@pytest.mark.parametrize(
+    "told_apart_by",
+    [
+        TOKENS,
+        np.array(TOKENS),
+        torch.tensor(TOKENS),
+        [[torch.tensor(ids) for ids in group] for group in TOKENS],
+        [[{"role": "assistant", "content": text} for text in group] for group in TEXTS],
+    ],
+)
+def test_completions_may_be_told_apart_by_their_tokens_or_messages(told_apart_by):
+    groups = Groups(REWARDS, k=2)
+    assert learner().step(groups, told_apart_by).metrics == learner().step(groups, TEXTS).metrics
+
+
 def test_a_group_is_solved_by_a_sample_that_is_right():
     rewards = np.array([[0.0, 0.9, NAN, 0.5], [0.2, 1.0, 0.0, 0.0], [1.1, NAN, 0.0, 0.0]])
     marks = np.array([[0.0, 0.0, NAN, 1.0], [0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])

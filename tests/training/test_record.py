@@ -136,6 +136,10 @@ def full(**others):
         ({"tokens": [[1] * 4] * 2}, "tokens: must be 3 for each prompt, one a completion"),
         ({"tokens": np.zeros(2)}, "tokens: must be 4 for each prompt, one a completion"),
         ({"tests": [None] * 2}, "tests: must be 4 for each prompt, one a completion, got None"),
+        (
+            {"tests": [[3] * 4, [None] * 3]},
+            "tests: must be None or a mapping for each completion, got 3",
+        ),
         ({"advantages": np.zeros(8)}, r"advantages: must be of the shape of the rewards \(2, 4\)"),
         ({"rewards": {"a": np.zeros(8)}}, r"rewards\['a'\]: must be of the shape of the rewards"),
         ({"step": 0}, "step: must be an integer of 1 or more, got 0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence, Sized
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Learner:
     def step(
         self,
         groups: Groups,
-        texts: Sequence[Sequence[str]],
+        texts: Sequence[Sequence[Any]],
         *,
         log_ratios: np.ndarray | None = None,
         held_out: bool = False,
@@ -47,8 +48,9 @@ class Learner:
 
         Args:
             groups: Those of the whole batch, of all processes.
-            texts: The completions of each group, or anything that tells them apart; fewer than n
-                where a trainer has lost samples, whose places are the last of the group.
+            texts: The completions of each group, or what tells them apart, such as their tokens;
+                fewer than n where a trainer has lost samples, whose places are the last of the
+                group.
             log_ratios: (P, n) in nats, where the sampler is not the policy that is trained.
             held_out: Whether nothing is trained on them: the scale does not move, and groups may be
                 smaller than k.
@@ -66,7 +68,8 @@ class Learner:
         if log_ratios is not None:
             unscaled = groups.advantages(self.objective, log_ratios=log_ratios, held_out=held_out)
         scaled = self.factor(groups.size) * unscaled
-        return Step(scaled, group_values(groups, scaled, texts), mean_reward(groups.rewards))
+        names = [[_name_of(text) for text in group] for group in texts]
+        return Step(scaled, group_values(groups, scaled, names), mean_reward(groups.rewards))
 
     def advantages(self, groups: Groups, log_ratios: np.ndarray) -> np.ndarray:
         """Return the advantages (P, n) at a later optimizer step on the same samples.
@@ -89,7 +92,14 @@ class Learner:
         self._scale.load(as_path("checkpoint", checkpoint))
 
 
-def _check_texts(groups: Groups, texts: Sequence[Sequence[str]]) -> None:
+def _name_of(text: Any) -> str:
+    """Return what is equal for equal completions, of which one may be a list or tensor of ids."""
+    return (
+        text if isinstance(text, str) else str(text.tolist() if hasattr(text, "tolist") else text)
+    )
+
+
+def _check_texts(groups: Groups, texts: Sequence[Sequence[Any]]) -> None:
     """Raise InvalidValueError unless there are groups, and 1 to n completions of each."""
     prompts = len(groups.rewards)
     require(prompts > 0, "groups", "one or more", groups.rewards)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,9 @@ def check_columns(
     for field, column in (("tokens", tokens), ("tests", tests)):
         if _has_entries(field, column):
             _check_of_samples(field, column, texts)
+    for test in itertools.chain.from_iterable(tests):
+        is_said = test is None or isinstance(test, Mapping)
+        require(is_said, "tests", "None or a mapping for each completion", test)
 
 
 def _check_prompts(prompts: Any, groups: int) -> None:
