@@ -94,9 +94,10 @@ class Learner:
 
 def _name_of(text: Any) -> str:
     """Return what is equal for equal completions, of which one may be a list or tensor of ids."""
-    return (
-        text if isinstance(text, str) else str(text.tolist() if hasattr(text, "tolist") else text)
-    )
+    if isinstance(text, str):
+        return text
+    ids = text.tolist() if hasattr(text, "tolist") else text
+    return str(ids)
 
 
 def _check_texts(groups: Groups, texts: Sequence[Sequence[Any]]) -> None:
