@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import tyro
 from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, facts_text, say_aside
 from maxatk.cli.progress import progress_of
+from maxatk.cores import usable_cores
 from maxatk.errors import counted, printable
 from maxatk.studies.check import check_study
 from maxatk.studies.findings import Study
@@ -99,8 +99,7 @@ def carry_out(
     with contextlib.ExitStack() as held:
         for folder in out_folders(study):
             held.enter_context(folder.alone())
-        cores = len(os.sched_getaffinity(0))
-        stages = planned(study, everywhere, cores=cores, jobs=jobs)
+        stages = planned(study, everywhere, cores=usable_cores(), jobs=jobs)
         write_recipes(study, stages)
         write_stage_names(study, everywhere)
         with progress_of("stages", parts={"": "finished"}) as report:

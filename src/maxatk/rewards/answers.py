@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from maxatk.check import column, one_of, positive, require, whole
 from maxatk.conversations import completion_text
+from maxatk.cores import usable_cores
 from maxatk.errors import (
     DataError,
     InvalidValueError,
@@ -68,7 +69,7 @@ class AnswerReward:
         self.unfinished_thought = unfinished_thought
         self._boxed = boxed
         self._timeout_s = timeout_s
-        self._comparers = Comparers(workers or len(os.sched_getaffinity(0)), timeout_s=timeout_s)
+        self._comparers = Comparers(workers or usable_cores(), timeout_s=timeout_s)
         self._failures: dict[str, str] = {}  # of gold answers, "" for those that are understood
         self.__name__ = "answer"
 

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from maxatk.cores import usable_cores
 from maxatk.errors import InvalidValueError, StageError
 from maxatk.folders import read_json, write_json
 
@@ -107,7 +108,7 @@ def _without_those_that_need(failed: Collection[str], waiting: Sequence[Stage]) 
 
 def default_jobs() -> int:
     """Return how many stages run at once: one more than cores, for they wait for each other."""
-    return len(os.sched_getaffinity(0)) + 1
+    return usable_cores() + 1
 
 
 def _check(stages: Sequence[Stage], jobs: int) -> None:

@@ -20,7 +20,7 @@ class VerifierSettings:
     """How recipes and commands give the workers and `Limits` of a verifier, memory in MiB.
 
     Args:
-        workers: Worker processes; the number of cores this process may use, if not given.
+        workers: Worker processes; one for each core that this process may use, if not given.
         time_limit: CPU seconds of one test; a problem's own limit wins.
         memory_limit_mb: MiB of one test; a problem's own limit wins.
         stop_after_timeouts: Time-outs after which a program's other tests count as failed unrun.

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.check import existing_file, require, whole
+from maxatk.cores import usable_cores
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier import outcomes
@@ -110,7 +111,7 @@ class Verifier:
                 )
                 self.isolation = self._workers[0].started.result()
             else:
-                self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
+                self._start(workers or usable_cores(), unsafe=unsafe)
         except BaseException:
             self.close()
             raise
