@@ -148,6 +148,21 @@ def test_every_bad_line_is_named_with_file_line_and_field_and_nothing_is_written
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "table",
+    ["problem_id;reward\np;1\nq;0,5\n", "problem_id;r0;r1\np;1;0\nq;1;-0,5\n"],
+    ids=["long", "wide"],
+)
+def test_a_reward_with_a_decimal_comma_is_refused_and_what_to_write_is_said(tmp_path, table):
+    path = tmp_path / "scores.csv"
+    path.write_text(table)
+    with pytest.raises(DataError, match=r"scores.csv:3.*0,5'; write it without a comma, and with"):
+        read_rewards(path)
+    path.write_text(table.replace("0,5", "half"))
+    with pytest.raises(DataError, match=r"half'$"):
+        read_rewards(path)
+
+
 def repeated(folder, name):
     """Write a table as a join without suffixes leaves it: the names of two columns are equal."""
     import pyarrow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ PlacedRow: TypeAlias = tuple[str, Any]
 """Where a row stands, for messages, and the object there, or the line of JSON that holds it."""
 
 _ASSISTANT = "assistant"
+_WITH_COMMA = re.compile(r"[+-]?[\d.]+,\d+")  # 0,5 as spreadsheets of many countries write it
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "an object": lambda value: isinstance(value, Mapping),
@@ -171,7 +173,10 @@ def reward(value: Any, name: str, *, text_is_number: bool = False) -> float | No
     if number is None or abs(number) > LARGEST:
         allowed = f"a finite number of at most {LARGEST:g} in size, or empty"
         kind = "the text " if is_text else ""
-        raise DataError(f"field {name!r}: must be {allowed}, got {kind}{value!r:.60}")
+        hint = ""
+        if isinstance(value, str) and not is_text and _WITH_COMMA.fullmatch(value.strip()):
+            hint = "; write it without a comma, and with a point before its decimals"
+        raise DataError(f"field {name!r}: must be {allowed}, got {kind}{value!r:.60}{hint}")
     return None if math.isnan(number) else number
 
 
