@@ -31,6 +31,27 @@ def test_paths_lead_to_fields_inside_others(tmp_path):
     assert problem.answer is None
 
 
+@pytest.mark.parametrize("name", [17, "seventeen"])
+def test_a_column_id_names_the_rows_that_have_one(tmp_path, name):
+    rows = [
+        {"id": name, "prompt": "1 + 1 =", "answer": 2},
+        {"id": "again", "prompt": "1 + 1 =", "answer": 2},
+        {"id": None, "prompt": "2 + 2 =", "answer": 4},
+        {"id": ["no", "name"], "prompt": "3 + 3 =", "answer": 6},
+        {"prompt": "4 + 4 =", "answer": 8},
+    ]
+    (tmp_path / "mine.json").write_text(json.dumps(rows))
+    problems = load_problems("table", file=tmp_path / "mine.json")
+    assert [problem.id for problem in problems[:2]] == [str(name), "again"]
+    digests = {problem.id for problem in problems[2:]}
+    assert len(digests) == 3
+    assert all(len(digest) == 12 for digest in digests)
+    assert not any(problem.meta for problem in problems)
+    options = {"id": "answer"}
+    (first, *_) = load_problems("table", file=tmp_path / "mine.json", options=options, limit=1)
+    assert (first.id, first.meta) == ("2", {"id": name})
+
+
 @pytest.mark.parametrize(
     ("value", "options"),
     [

@@ -29,10 +29,15 @@ def identity(value: object, column: str) -> str:
 
     Raises InvalidValueError for what would give several rows one id, such as null or "".
     """
-    is_name = isinstance(value, str) and value != ""
-    is_finite = is_number(value) and math.isfinite(value)
-    require(is_name or is_finite, column, "a text or a number for an id", value)
+    require(is_name(value), column, "a text or a number for an id", value)
     return str(value)
+
+
+def is_name(value: object) -> bool:
+    """Say whether a value can be an id: a text, or a finite number."""
+    if isinstance(value, str):
+        return value != ""
+    return is_number(value) and math.isfinite(value)
 
 
 def pairs(row: Mapping[str, Any], first: str, second: str) -> list[tuple[Any, Any]]:

@@ -18,6 +18,7 @@ _FORMS = (
     'a list of {"input": "2", "output": "4"} (--map input=NAME output=NAME for other names), of '
     '{"call": "f(2)", "output": "4"}, or of texts such as "assert f(2) == 4"'
 )
+_ID = "id"  # the column that names a row where no other is said to
 # How the tests of APPS, TACO, LiveCodeBench and what was made of them say that an input is the
 # arguments of a function: by its name, or by a kind of test.
 _FUNCTION = ("fn_name", "func_name")
@@ -31,11 +32,11 @@ class Options(base.RowOptions):
 
     The others say where the fields of a problem are in a row: a column, or a path into one such as
     `task.statement`. A prompt is a text, or a conversation of one user's turn after at most one of
-    the system. `id` None is a digest of the prompt. `tests` are a list of objects, in which
-    `input` and `output` have these names, or of asserts; without tests `input` and `output` are two
-    columns, of texts or of lists. None is a column `tests`, if it holds a list. A row has an
-    answer, tests or both. With `instruct` a sentence asks for a boxed answer. Further columns with
-    a text or a number go into `meta`.
+    the system. `id` None is a column `id`, or a digest of the prompt where a row has none. `tests`
+    are a list of objects, in which `input` and `output` have these names, or of asserts; without
+    tests `input` and `output` are two columns, of texts or of lists. None is a column `tests`, if
+    it holds a list. A row has an answer, tests or both. With `instruct` a sentence asks for a boxed
+    answer. Further columns with a text or a number go into `meta`.
     """
 
     hub: str | None = None
@@ -55,10 +56,7 @@ def convert(row: base.Row, options: Options) -> base.Converted:
     """Return the problem of a row; raises KeyError for a path that leads nowhere."""
     prompt = _needed(row, options.prompt)
     text = _text_of(prompt)
-    if options.id is None:
-        name = _digest(str(prompt))
-    else:
-        name = columns.identity(_needed(row, options.id), options.id)
+    name = _name(row, options, prompt)
     if text is None:
         return base.LeftOut(name, "its prompt is no text and no conversation of one user's turn")
     solution = value_at(row, options.solution)
@@ -90,6 +88,14 @@ def convert(row: base.Row, options: Options) -> base.Converted:
     return base.SolvedProblem(problem, solution)
 
 
+def _name(row: base.Row, options: Options, prompt: Any) -> str:
+    """Return what a row is called: by the column that was named, by its `id`, or by its prompt."""
+    if options.id is not None:
+        return columns.identity(_needed(row, options.id), options.id)
+    value = row.get(_ID)
+    return str(value) if columns.is_name(value) else _digest(str(prompt))
+
+
 def _needed(row: base.Row, path: str) -> Any:
     value = value_at(row, path)
     if value is MISSING:
@@ -100,6 +106,8 @@ def _needed(row: base.Row, path: str) -> Any:
 def _meta(row: base.Row, options: Options, *, without_tests: bool) -> dict[str, Any]:
     """Return the columns that are no field of the problem and hold a text or a number."""
     fields = {getattr(options, field.name) for field in dataclasses.fields(Options)}
+    if options.id is None:
+        fields.add(_ID)
     if without_tests and options.tests is None:
         fields.add("tests")
     return {
