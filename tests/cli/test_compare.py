@@ -105,6 +105,39 @@ def test_figure_1_beside_the_page_has_the_threshold_of_the_page(maxatk, scored, 
     assert drawn[0] != drawn[1]
 
 
+def table_of(path, samples_of):
+    """Write a table in which a problem has so many samples."""
+    rows = [
+        f"{name},{sample},{sample % 2}\n"
+        for name, samples in samples_of.items()
+        for sample in range(samples)
+    ]
+    path.write_text("problem_id,sample,reward\n" + "".join(rows))
+
+
+def test_it_is_said_why_k_ends_where_it_does(maxatk, tmp_path):
+    table_of(tmp_path / "many.csv", {"p": 4, "q": 4, "r": 4})
+    table_of(tmp_path / "few.csv", {"p": 2, "q": 2, "r": 2})
+    table_of(tmp_path / "ragged.csv", {"p": 4, "q": 1, "r": 8})
+    table_of(tmp_path / "more_ragged.csv", {"p": 1, "q": 1, "r": 8})
+
+    equal = maxatk("compare", "a=many.csv", "b=many.csv", "--table", "verdict")
+    assert (equal.returncode, equal.stderr) == (0, "")
+    fewer = maxatk("compare", "many=many.csv", "few=few.csv", "--table", "verdict")
+    assert fewer.stderr == (
+        "note: k ends at 2, the largest that all have: many has 4, few has 2.\n"
+    )
+    ragged = maxatk("compare", "a=ragged.csv", "b=more_ragged.csv", "--table", "verdict")
+    assert ragged.stderr == (
+        "note: a: k ends at 1: 'q' has no more samples, others up to 8.\n"
+        "note: b: k ends at 1: 2 problems, the first 'p', have no more samples, others up to 8.\n"
+    )
+    alone = maxatk("score", "--rewards", "ragged.csv", "--out", "run")
+    assert "run: k ends at 1: 'q' has no more samples, others up to 8\n" in alone.stdout
+    even = maxatk("score", "--rewards", "many.csv", "--out", "even")
+    assert "k ends" not in even.stdout
+
+
 def test_samples_without_a_reward_are_noted(maxatk, scored, tmp_path):
     noted = maxatk("compare", "good", "poor", "--k", "1")
     assert "have no reward" not in noted.stderr

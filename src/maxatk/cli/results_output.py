@@ -110,8 +110,9 @@ def print_results(
         title = "samples by their first outcome that is not a pass"
         tables["outcomes"] = Output(tables["outcomes"].rows, outcomes_table(results), title)
     lines = []
-    if results.counts.lacking:
-        lines.append(f"{name}: {results.counts.lacking}")
+    for sentence in (results.counts.lacking, results.uneven):
+        if sentence:
+            lines.append(f"{name}: {sentence}")
     if cut_off is not None:
         lines.append(f"{name}: {cut_off:.1%} of the samples cut off by max_new_tokens")
     if text:

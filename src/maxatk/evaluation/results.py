@@ -238,6 +238,23 @@ class Results:
             return None
         return self.finish_reasons.get("length", 0) / sum(self.finish_reasons.values())
 
+    @property
+    def uneven(self) -> str:
+        """Why k ends where it does, where some problems have more samples; nothing otherwise."""
+        samples = self.per_problem.samples
+        largest = max(self.ks)
+        with_fewest = [
+            problem_id
+            for problem_id, count in zip(self.ids, samples, strict=True)
+            if count == largest
+        ]
+        if not with_fewest or max(samples) == largest:
+            return ""
+        who = f"{with_fewest[0]!r:.80} has"
+        if len(with_fewest) > 1:
+            who = f"{counted(len(with_fewest))}, the first {with_fewest[0]!r:.80}, have"
+        return f"k ends at {largest:,}: {who} no more samples, others up to {max(samples):,}"
+
     def recorded(self, place: str) -> Any:
         """Return what the manifest has at a place such as "settings.problems.sha256", or None."""
         return recorded(self.manifest, place)
@@ -272,8 +289,7 @@ class Results:
             f"{counted(self.counts.problems)}, {counted(self.counts.samples, 'sample')}",
             "Intervals are over problems",
         ]
-        if self.counts.lacking:
-            sentences.append(self.counts.lacking)
+        sentences += [sentence for sentence in (self.counts.lacking, self.uneven) if sentence]
         return f"{table}<p>{escape('. '.join(sentences))}.</p>"
 
     def to_json(self) -> dict[str, Any]:

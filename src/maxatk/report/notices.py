@@ -50,6 +50,7 @@ def notices(
     trained_differently = training_differences(comparison, recipes or {})
     about_runs = [
         Notice("common-problems", "Problems that a run lacks are left out of all:", on_common),
+        Notice("largest-k", "Some models have more samples than are compared:", _ends(comparison)),
         Notice("other-values", "Some means are over other problems:", _other_values(comparison)),
         Notice("setting-differences", "The runs differ in more than the model:", differing),
         Notice(
@@ -64,6 +65,17 @@ def notices(
     if comparison.baseline.problems < FEW_PROBLEMS:
         notices.append(_few_problems(comparison.baseline.problems))
     return notices
+
+
+def _ends(comparison: Comparison) -> list[str]:
+    """Return why the k end where they do, where a run has problems with more samples."""
+    lines = [f"{run.name}: {run.results.uneven}." for run in comparison.runs if run.results.uneven]
+    largest_of = {run.name: max(run.results.ks) for run in comparison.runs}
+    largest = comparison.ks[-1]
+    if max(largest_of.values()) > largest:
+        of_runs = ", ".join(f"{name} has {k:,}" for name, k in largest_of.items())
+        lines.append(f"k ends at {largest:,}, the largest that all have: {of_runs}.")
+    return lines
 
 
 def _other_values(comparison: Comparison) -> list[str]:
