@@ -2,10 +2,12 @@
 
     python experiments/coverage.py [--simulations 2000]
 
-Prints two tables in Markdown. The first compares equal models over problems: their chances to solve
+Prints two tables in Markdown and a share. The first table compares equal models over problems: their chances to solve
 a problem are Beta(0.4, 1.6), moved by 0.8 in log odds for either model, and 256 samples are drawn.
 The second has differences of two models over training seeds: normal, with the standard deviation
-0.11 over problems, 0.05 of what is left (samples), and that of the seeds as said.
+0.11 over problems, 0.05 of what is left (samples), and that of the seeds as said. The share is that
+of comparisons which call one of two equal models best at any k, corrected over all k as `compare`
+does: models as in the first table, over 100 problems.
 """
 
 import argparse
@@ -13,8 +15,10 @@ import argparse
 import numpy as np
 
 from maxatk.objectives import pass_at_k
+from maxatk.statistics.intervals import default_ks
 from maxatk.statistics.tests import (
     PairedDifference,
+    adjusted_p_values,
     over_seeds,
     over_seeds_and_problems,
     paired_difference,
@@ -25,6 +29,7 @@ SAMPLES = 256
 KS = (1, 8, 128)
 OVER_PROBLEMS = 0.11
 REST = 0.05
+COMPARED = 100  # problems of two equal models
 
 
 def coverage_and_level(test: PairedDifference, truth: np.ndarray | float) -> str:
@@ -40,13 +45,34 @@ def coverage_and_level(test: PairedDifference, truth: np.ndarray | float) -> str
 
 def equal_models(problems: int, k: int, draw: np.random.Generator, simulations: int) -> str:
     """Return what the paired test says of two models that are equal over all problems."""
+    first, second = passed_of_equal_models(problems, draw, simulations)
+    values = [pass_at_k(SAMPLES, passed, k) for passed in (first, second)]
+    return coverage_and_level(paired_difference(*values), 0.0)
+
+
+def passed_of_equal_models(
+    problems: int, draw: np.random.Generator, simulations: int
+) -> list[np.ndarray]:
+    """Return how many samples pass of two models that are equal: (problems, simulations) each."""
     chances = draw.beta(0.4, 1.6, (problems, simulations))
     odds = np.log(chances) - np.log1p(-chances)
-    values = []
+    passed = []
     for _ in range(2):
         moved = 1 / (1 + np.exp(-(odds + 0.8 * draw.standard_normal(odds.shape))))
-        values.append(pass_at_k(SAMPLES, draw.binomial(SAMPLES, moved), k))
-    return coverage_and_level(paired_difference(*values), 0.0)
+        passed.append(draw.binomial(SAMPLES, moved))
+    return passed
+
+
+def called_best(problems: int, draw: np.random.Generator, simulations: int) -> float:
+    """Return the share of comparisons of equal models that call one of them best at any k."""
+    first, second = passed_of_equal_models(problems, draw, simulations)
+    p_at_k = [
+        paired_difference(pass_at_k(SAMPLES, first, k), pass_at_k(SAMPLES, second, k)).p
+        for k in default_ks(SAMPLES)
+    ]
+    by_simulation = np.array(p_at_k).T  # (simulations, ks)
+    lowest = [min(adjusted_p_values(p_values.tolist())) for p_values in by_simulation]
+    return float(np.mean(np.array(lowest) <= 0.05))
 
 
 def over_trainings(
@@ -75,7 +101,7 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def main() -> None:
-    """Print both tables: coverage of the 95% interval / share of true nulls with p < 0.05."""
+    """Print the tables, coverage of the 95% interval / share of true nulls with p < 0.05."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--simulations", type=int, default=2000)
     simulations = parser.parse_args().simulations
@@ -97,6 +123,8 @@ def main() -> None:
                 ]
                 rows.append([str(seeds), "the same" if shared else "own", f"{spread:g}", *cells])
     print(table(heads, rows))
+    share = called_best(COMPARED, np.random.default_rng(1), simulations)
+    print(f"\nOne of two equal models is called best at any k, {COMPARED} problems: {share:.3f}")
 
 
 if __name__ == "__main__":
