@@ -104,6 +104,21 @@ def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
     assert (selection.problems, selection.left_out, selection.samples_left_out) == (2, 0, 1)
 
 
+def test_columns_of_a_table_choose_where_its_completions_know_no_such_number(tmp_path):
+    columns = {"tokens": [2.0, 1.0], "likelihood": [-2.0, -1.0]}
+    scores = [
+        Score("p", i, 1.0 - i, 0, 0, Outcome.SCORED, 0.0, columns={"tokens": t, "likelihood": x})
+        for i, (t, x) in enumerate(zip(*columns.values(), strict=True))
+    ]
+    texts = [Sample("p", i, "x") for i in range(2)]
+    write_run(tmp_path / "table", scores, texts)
+    gains = selection_gains(tmp_path / "table", ["tokens", "likelihood"], ks=[2]).gains
+    assert (gains["tokens"].mean, gains["likelihood"].mean) == ([1.0], [0.0])
+    counted = [Sample("p", i, "x", tokens=i) for i in range(2)]  # a sample's own number comes first
+    write_run(tmp_path / "run", scores, counted)
+    assert selection_gains(tmp_path / "run", ["tokens"], ks=[2]).gains["tokens"].mean == [0.0]
+
+
 def test_a_problem_with_too_few_samples_is_left_out_at_that_k_as_in_the_results(run, maxatk):
     gains = selection_gains(run, ["judge", "majority"]).gains
     by_k = results_of_folder(run).metrics["max@k"]

@@ -148,7 +148,7 @@ def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
     """Return what a sample can be chosen by: numbers, and what it votes for as "majority"."""
     # The reward within a budget of turns is a reward, and no score that is known without one.
     columns = {name: value for name, value in score.columns.items() if not is_budget(name)}
-    criteria: dict[str, Any] = {**columns, _MAJORITY: score.program}
+    criteria: dict[str, Any] = {_MAJORITY: score.program}
     if sample is not None:
         criteria["likelihood"] = sample.logprob
         criteria["tokens"] = sample.tokens
@@ -156,7 +156,9 @@ def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
         criteria[_MAJORITY] = score.program or answer_of(sample.completion)
         if sample.logprob is not None and sample.tokens:
             criteria["mean_likelihood"] = sample.logprob / sample.tokens
-    return {name: value for name, value in criteria.items() if value is not None}
+    # A table may have columns of these names, where its samples are completions alone.
+    known = {name: value for name, value in criteria.items() if value is not None}
+    return {**columns, **known}
 
 
 def _criteria_of_way(way: str) -> tuple[str, ...]:
