@@ -210,6 +210,16 @@ def test_a_table_is_read_whatever_separates_its_values(tmp_path, separator, end)
     assert rows == [{"i": "1", "d": "2"}, {"i": "3", "d": "4"}]
 
 
+def test_blanks_around_the_names_of_a_table_are_no_part_of_them(tmp_path):
+    (tmp_path / "t.csv").write_text("id, text ,  reward\np, a b ,1\n")
+    assert [dict(row) for _, row in csv_rows(tmp_path / "t.csv")] == [
+        {"id": "p", "text": " a b ", "reward": "1"}
+    ]
+    (tmp_path / "t.csv").write_text("id,reward, reward\np,0,1\n")
+    with pytest.raises(DataError, match="2 columns are named 'reward'"):
+        list(csv_rows(tmp_path / "t.csv"))
+
+
 def test_rows_of_a_parquet_file_are_those_that_were_written(tmp_path):
     rows = [{"a": "x" * n, "b": n, "c": [n, {"d": "y"}["d"]][:1]} for n in range(100)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "t.parquet", row_group_size=7)

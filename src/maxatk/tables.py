@@ -46,8 +46,9 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Yield the rows of a table with a line of names, CSV or TSV, and the line that each ends on.
 
     Commas separate the values, in .tsv tabs, and semicolons or tabs where the line of names has no
-    comma. A name that ends in .gz is read through gzip. A row with more values than names has them
-    under None. Raises MissingFileError, and DataError for another file, or as `refuse_repeated`.
+    comma. Blanks around a name are no part of it. A file whose name ends in .gz is read through
+    gzip. A row with more values than names has them under None. Raises MissingFileError, and
+    DataError for another file, or as `refuse_repeated`.
     """
     lines = _text_lines(path)
     first = next(lines, "")
@@ -55,8 +56,9 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
     separator = "\t" if is_tsv else _separator(first)
     reader = csv.DictReader(_behind(first, lines), delimiter=separator)
     try:
-        names = reader.fieldnames or ()
+        names = [name.strip() for name in reader.fieldnames or ()]
         refuse_repeated(names, f"{path}:{reader.line_num}")
+        reader.fieldnames = names
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
