@@ -31,6 +31,25 @@ def test_paths_lead_to_fields_inside_others(tmp_path):
     assert problem.answer is None
 
 
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [(["2"], "2"), ([2.5], "2.5"), (0, "0"), (True, "True"), ("[1, 2]", "[1, 2]"), ([], None)],
+)
+def test_an_answer_is_a_text_a_number_or_a_list_of_one(tmp_path, value, answer):
+    problems = read(tmp_path, {"prompt": "1 + 1 =", "answer": value})
+    assert [problem.answer for problem in problems] == ([] if answer is None else [answer])
+
+
+@pytest.mark.parametrize("value", [["2", "3"], {"value": "2"}, [["2"]]])
+def test_an_answer_of_several_values_is_refused_and_one_of_them_can_be_named(tmp_path, value):
+    row = {"prompt": "1 + 1 =", "gold": value}
+    with pytest.raises(DataError, match=r"gold: must be a text or a number.*answer=gold.PLACE"):
+        read(tmp_path, row, answer="gold")
+    place = "value" if isinstance(value, dict) else "0"
+    (problem,) = read(tmp_path, row, answer=f"gold.{place}")
+    assert problem.answer == "2"
+
+
 @pytest.mark.parametrize("name", [17, "seventeen"])
 def test_a_column_id_names_the_rows_that_have_one(tmp_path, name):
     rows = [

@@ -66,12 +66,9 @@ def convert(row: base.Row, options: Options) -> base.Converted:
     tests = _tests(declared, row, options, solution)
     if tests.unusable:
         return base.LeftOut(name, tests.unusable)
-    answer = value_at(row, options.answer)
-    if not tests.tests:
-        if answer is MISSING:
-            _needed(row, options.answer)
-        if answer in (None, ""):
-            return base.LeftOut(name, "has no answer")
+    answer = _answer(row, options, is_needed=not tests.tests)
+    if not tests.tests and answer is None:
+        return base.LeftOut(name, "has no answer")
     entry_point = value_at(row, options.entry_point)
     # The name of a class alone does not say which method the asserts call.
     if not isinstance(entry_point, str) or "()." in (tests.called or ""):
@@ -81,11 +78,30 @@ def convert(row: base.Row, options: Options) -> base.Converted:
         prompt=asked(text, options.prompt_style) if options.instruct else text,
         tests=tests.tests,
         entry_point=entry_point,
-        answer=None if answer in (MISSING, None, "") else str(answer),
+        answer=answer,
         source=options.hub or "table",
         meta=_meta(row, options, without_tests=declared is not MISSING),
     )
     return base.SolvedProblem(problem, solution)
+
+
+def _answer(row: base.Row, options: Options, *, is_needed: bool) -> str | None:
+    """Return the answer of a row as text, of a list with one value that value; None for none.
+
+    Raises DataError for several values and for an object, and KeyError without a column of answers
+    where one `is_needed`.
+    """
+    value = _needed(row, options.answer) if is_needed else value_at(row, options.answer)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if value is MISSING or value in (None, "", []):
+        return None
+    if isinstance(value, (list, Mapping)):
+        raise DataError(
+            f"{options.answer}: must be a text or a number for an answer, got {value!r:.60}; "
+            f"--map answer={options.answer}.PLACE takes one of its values"
+        )
+    return str(value)
 
 
 def _name(row: base.Row, options: Options, prompt: Any) -> str:
