@@ -26,6 +26,7 @@ def write_parquet(path, rows):
         ('[{"a": 1}', "column 10"),
         ('{"a": 1}', "got {'a': 1}"),
         ("[1]", "got 1"),
+        ("null", "got None"),
         ("[null]", "got None"),
         ("[{}, [1]]", "got "),
     ],
@@ -37,6 +38,28 @@ def test_what_is_no_array_of_rows_is_named(tmp_path, text, message):
         list(read_rows(path))
     assert message in str(refused.value)
     assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["rows.json", "ROWS.JSON", "ROWS.JSONL"])
+def test_a_json_file_may_have_a_row_a_line_and_a_name_in_capitals(tmp_path, name):
+    rows = [{"prompt": "1 + 1?", "answer": 2}, {"prompt": "2 + 2?", "answer": 4}]
+    (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for file in (tmp_path / name, tmp_path):  # the folder of the file too
+        problems = load_problems("table", file=file)
+        assert [problem.answer for problem in problems] == ["2", "4"]
+    (tmp_path / name).write_text('{"prompt": "1 + 1?", "answer": 2}\n{"prompt"\n')
+    with pytest.raises(DataError, match=rf"{name}:2: broken JSON"):
+        load_problems("table", file=tmp_path / name)
+
+
+def test_a_table_and_a_parquet_file_may_have_a_name_in_capitals(tmp_path):
+    (tmp_path / "ROWS.CSV").write_text("prompt,answer\n1 + 1?,2\n")
+    write_parquet(tmp_path / "ROWS.PARQUET", [{"prompt": "1 + 1?", "answer": "2"}])
+    of_table, of_parquet = (
+        load_problems("table", file=tmp_path / name) for name in ("ROWS.CSV", "ROWS.PARQUET")
+    )
+    assert [problem.answer for problem in of_table] == ["2"]
+    assert of_parquet == of_table
 
 
 @pytest.mark.parametrize("name", ["HumanEval.jsonl", "rows.csv", "rows.tsv"])

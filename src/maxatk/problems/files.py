@@ -1,4 +1,4 @@
-"""Rows of local files: JSONL and CSV, also packed by gzip, JSON arrays and parquet, or a folder.
+"""Rows of local files: JSONL and CSV, also packed by gzip, JSON and parquet, or a folder of them.
 
 Nothing is held but the row at hand, for parquet a small batch, and for a JSON array the whole.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from maxatk.bounded import json_value, placed, read_whole
+from maxatk.bounded import BrokenJSONError, json_value, placed, read_whole
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Row
@@ -28,7 +28,7 @@ def data_files(
     format.
     """
     if path.is_file():
-        if not path.name.endswith(FORMATS):
+        if not _has_format(path):
             raise InvalidValueError(
                 f"file: {str(path)!r} must end in {', '.join(FORMATS)} or be a folder of such files"
             )
@@ -53,12 +53,17 @@ def data_files(
     return every_file
 
 
+def _has_format(file: Path) -> bool:
+    """Say whether a name ends as that of a file of rows does, in capitals too."""
+    return file.name.lower().endswith(FORMATS)
+
+
 def starting_with(folder: Path, name: str) -> list[Path]:
     """Return the data files of a folder whose names start with a text, sorted."""
     return sorted(
         file
         for file in folder.iterdir()
-        if file.name.endswith(FORMATS) and file.name.startswith(name)
+        if _has_format(file) and file.name.startswith(name)
     )
 
 
@@ -69,20 +74,31 @@ def read_rows(
 
     Raises DataError, with the file and the line, for a file that does not hold rows.
     """
-    name = path.name.removesuffix(".gz")
+    name = path.name.lower().removesuffix(".gz")
     if name.endswith(".jsonl"):
         return read_jsonl(path, lambda row: row)
     if name.endswith(".parquet"):
         return parquet_rows(path, unused=unused, only=only)
     if name.endswith((".csv", ".tsv")):
         return (whole_row(row, f"{path}:{number}: ") for number, row in csv_rows(path))
-    return _array_rows(path)
+    return _json_rows(path)
 
 
-def _array_rows(path: Path) -> Iterator[Row]:
+def _json_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of an array, or of the lines where each is a row, whatever the file's name."""
     data = read_whole(path)
+    rows: object = None
+    has_lines = False
     with placed(f"{path}: must hold a JSON array of rows"):
-        rows = json_value(data)
+        try:
+            rows = json_value(data)
+        except BrokenJSONError as error:
+            has_lines = error.extra
+            if not has_lines:
+                raise
+    if has_lines:
+        yield from read_jsonl(path, lambda row: row)
+        return
     if not isinstance(rows, list):
         raise DataError(f"{path}: must hold a JSON array of rows, got {rows!r:.60}")
     for row in rows:
