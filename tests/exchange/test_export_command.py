@@ -43,10 +43,13 @@ def test_a_column_of_a_field_s_name_is_exported_beside_the_field(maxatk, tmp_pat
     done = maxatk("export", "run", "--to", form, "--out", f"table.{form}")
     assert done.returncode == 0, done.stderr
     (score,) = read_log(tmp_path / f"table.{form}")
-    assert score.columns.items() >= {
-        **{"columns.passed": 3, "columns.seconds": 1.5, "columns.error": 7, "tokens": 20},
-        **{"passed": 0, "total": 0, "seconds": 0},
-    }.items()
+    assert (
+        score.columns.items()
+        >= {
+            **{"columns.passed": 3, "columns.seconds": 1.5, "columns.error": 7, "tokens": 20},
+            **{"passed": 0, "total": 0, "seconds": 0},
+        }.items()
+    )
 
 
 def test_a_run_by_a_column_is_exported_with_that_column_as_its_reward(maxatk, run, tmp_path):

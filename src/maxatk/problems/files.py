@@ -61,9 +61,7 @@ def _has_format(file: Path) -> bool:
 def starting_with(folder: Path, name: str) -> list[Path]:
     """Return the data files of a folder whose names start with a text, sorted."""
     return sorted(
-        file
-        for file in folder.iterdir()
-        if _has_format(file) and file.name.startswith(name)
+        file for file in folder.iterdir() if _has_format(file) and file.name.startswith(name)
     )
 
 
