@@ -223,3 +223,19 @@ def test_the_k_of_a_shard_is_bounded_by_all_problems(tmp_path, verifier):
     scored(file, PROBLEMS, tmp_path / "whole", verifier=verifier)
     merge(tmp_path / "run")
     assert_same_run(tmp_path / "run", tmp_path / "whole", exact=EXACT[1:])
+
+
+def test_merging_computes_the_k_that_it_is_asked_for(maxatk, tmp_path, verifier):
+    file = write_samples(tmp_path / "given.jsonl", {p.id: programs(p, 4) for p in PROBLEMS})
+    for number in (1, 2):
+        scored(file, PROBLEMS, tmp_path / "run", verifier=verifier, shard=f"{number}/2")
+    refused = maxatk("merge", "run", "--k", "5")
+    assert refused.stderr.endswith(
+        "k: must be an integer from 1 to the 4 samples of a problem, got 5\n"
+    )
+    assert not (tmp_path / "run" / "results.json").exists()
+    merged = maxatk("merge", "run", "--k", "3", "--format", "json")
+    assert merged.returncode == 0, merged.stderr
+    assert {row["k"] for row in json.loads(merged.stdout)["metrics"]} == {3}
+    scored(file, PROBLEMS, tmp_path / "whole", verifier=verifier, k=(3,))
+    assert_same_run(tmp_path / "run", tmp_path / "whole", exact=EXACT[1:])

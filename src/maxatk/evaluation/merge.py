@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from maxatk.bounded import lines_of
-from maxatk.check import as_path, function_or_none
+from maxatk.check import as_path, function_or_none, several
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError, counted
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import (
@@ -54,18 +54,21 @@ class _Part:
     results: Results
 
 
-def merge(run: str | Path, *, progress: Progress | None = None) -> Results:
+def merge(run: str | Path, *, ks: Sequence[int] = (), progress: Progress | None = None) -> Results:
     """Join the shards of a run in its folder, and return the results of all of them.
 
+    The results have `ks` beside those that the shards were asked for.
     The folder gets the files of `evaluate` or `score` on one machine, byte for byte but for
     measured times, and can grow as such a run. A second call does the same again. Everything is
     checked before anything is written.
 
     Raises MissingFileError without a shard; DataError where a shard has not finished, which names
-    what it lacks, or has a corrupt line; InvalidValueError where shards have other settings, and
-    where the folder holds samples or scores that the shards have not.
+    what it lacks, or has a corrupt line; InvalidValueError where shards have other settings, where
+    the folder holds samples or scores that the shards have not, and for a k above the samples of a
+    problem.
     """
     out = as_path("run", run)
+    several("k", ks, "integers")
     function_or_none("progress", progress)
     parts = _finished_parts(out)
     for part in parts[1:]:
@@ -73,7 +76,7 @@ def merge(run: str | Path, *, progress: Progress | None = None) -> Results:
     _refuse_gaps(out, parts)
     folder = OutFolder(out, "merge", tuple(part.folder.name for part in parts))
     folder.check()
-    results = _results(out, parts, progress or (lambda _done, _total: None))
+    results = _results(out, parts, ks, progress or (lambda _done, _total: None))
     # A run that scores a file leaves its samples there.
     names = [SAMPLES, SCORES] if "sampling" in parts[0].settings else [SCORES]
     for name in names:
@@ -153,7 +156,7 @@ def _refuse_gaps(out: Path, parts: Sequence[_Part]) -> None:
         end = first + count
 
 
-def _results(out: Path, parts: Sequence[_Part], progress: Progress) -> Results:
+def _results(out: Path, parts: Sequence[_Part], ks: Sequence[int], progress: Progress) -> Results:
     """Return the results of all samples and scores, as one machine would have computed them."""
     total = sum(part.plan.total for part in parts)
     tally = ScoreTally()
@@ -166,7 +169,7 @@ def _results(out: Path, parts: Sequence[_Part], progress: Progress) -> Results:
         _records(parts, SAMPLES, Sample),
         tally,
         manifest=_results_manifest(parts),
-        ks=parts[0].plan.k,
+        ks=[*parts[0].plan.k, *ks],
         threshold=_threshold(parts),
         meta=[fields for part in parts for fields in _meta(part.results)],
     )
