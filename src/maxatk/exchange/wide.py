@@ -1,13 +1,14 @@
-"""Tables with a row a problem: a column, or an item of a list, for each of its samples."""
+"""Files with a row a problem: a column, or an item of a list, for each of its samples."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 from maxatk.exchange import log
 from maxatk.exchange.log import LogRow, RawRow
 from maxatk.tables import value_at
@@ -37,7 +38,7 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
         values = value_at(row, mapping.get("reward", "reward"))
         if not _is_list_of_numbers(values):
             return None
-        return _samples(problem_id, enumerate(values), row)
+        return _with_completions(_samples(problem_id, enumerate(values), row), row)
     if row.get("completion") is not None or "completion" in mapping:
         return None
     names = _numbered_names(row, without=id_path)
@@ -45,6 +46,53 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
         return None
     cells = [(number, row[name]) for number, name in enumerate(names)]
     return _samples(problem_id, [cell for cell in cells if cell[1] not in (None, "")], row)
+
+
+def _with_completions(samples: list[LogRow], row: RawRow) -> list[LogRow]:
+    """Return the samples of a row with its list of completions, if it has one for them."""
+    texts = row.get("completion")
+    if not log.is_list_of(str, texts):
+        return samples
+    texts = log.one_each(texts, len(samples), "completion")
+    return [
+        dataclasses.replace(sample, completion=text)
+        for sample, text in zip(samples, texts, strict=True)
+    ]
+
+
+def several_completions(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | None:
+    """Return the samples of a row that has all completions of a problem, None for another row.
+
+    It is `{"problem_id": "p", "completion": ["a", "b"]}`, or has its list where `--map` says. The
+    samples are numbered in the order of the file. Raises DataError for a problem without samples,
+    and where a number or a reward is there once for all of them.
+    """
+    texts = value_at(row, mapping.get("completion", "completion"))
+    if not log.is_list_of(str, texts):
+        return None
+    id_path = mapping.get("problem_id", "problem_id")
+    problem_id = log.identifier(log.field(row, id_path), id_path)
+    if not texts:
+        raise _without_samples(problem_id)
+    for name in ("sample", "reward"):
+        path = mapping.get(name, name)
+        value = log.field(row, path, absent=None)
+        if value is not None and not isinstance(value, list):
+            raise DataError(
+                f"field {path!r}: one value, {value!r:.60}, for "
+                f"{counted(len(texts), 'completion')} of {problem_id!r:.80}"
+            )
+    prompt = log.conversation(log.field(row, mapping.get("prompt", "prompt"), absent=None))
+    answer = log.field(row, mapping.get("answer", "answer"), absent=None)
+    return [
+        LogRow(
+            problem_id,
+            completion=text,
+            prompt=prompt,
+            answer=None if answer is None else str(answer),
+        )
+        for text in texts
+    ]
 
 
 def _is_list_of_numbers(value: Any) -> bool:
@@ -67,8 +115,12 @@ def _samples(problem_id: str, values: Iterable[tuple[int, Any]], row: RawRow) ->
         for number, value in values
     ]
     if not samples:
-        raise DataError(f"problem {problem_id!r:.80} has no samples; leave its row out")
+        raise _without_samples(problem_id)
     return samples
+
+
+def _without_samples(problem_id: str) -> DataError:
+    return DataError(f"problem {problem_id!r:.80} has no samples; leave its row out")
 
 
 def _numbered_names(row: RawRow, *, without: str) -> list[str] | None:
