@@ -179,8 +179,10 @@ def test_solutions_of_other_problems_are_refused(maxatk, tmp_path, lines):
     assert ("unknown problem 'x'" if lines else "made.solutions.jsonl: no such file") in message
     if lines is None:  # the message has a line that such a file may have
         line = json.loads(message[message.index("{") :])
+        assert "sample" not in line  # solutions have no numbers
         write_rows(solutions, {**line, "problem_id": "mbpp/1"})
         assert maxatk("problems", "check", "made.jsonl").returncode == 0
+        assert line["completion"] in maxatk("problems", "show", "made.jsonl", "mbpp/1").stdout
 
 
 def test_problems_of_which_nothing_can_be_checked_are_counted(maxatk, tmp_path):

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, MissingFileError
-from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Checker
 from maxatk.problems.checkers import refuse_strangers, with_checker
-from maxatk.problems.load import read_problems, solutions_file
-from maxatk.records import Outcome, Problem, Sample, Verdict
+from maxatk.problems.load import read_problems, read_solutions, solutions_file
+from maxatk.records import Outcome, Problem, Verdict
 from maxatk.verifier import Progress, Verifier, problem_job
 
 _SHOWN = 300  # characters of a failed test's standard error
@@ -110,10 +109,10 @@ def _solutions(path: Path, problems: Mapping[str, Problem]) -> dict[str, list[st
         raise MissingFileError(
             f"{file}: no such file; it holds the reference solutions, which `maxatk problems "
             "prepare` writes for a benchmark and you for problems of your own, a line each: "
-            '{"problem_id": "a", "sample": 0, "completion": "print(1)"}'
+            '{"problem_id": "a", "completion": "print(1)"}'
         )
     solutions: dict[str, list[str]] = {}
-    for sample in read_jsonl(file, Sample.from_json):
+    for sample in read_solutions(file):
         if sample.problem_id not in problems:
             raise DataError(f"{file}: a solution of an unknown problem {sample.problem_id!r}")
         if not problems[sample.problem_id].tests:

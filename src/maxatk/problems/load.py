@@ -10,7 +10,7 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -184,7 +184,7 @@ def find_problem(
     else:
         problems = load_problems(name, split=split, file=file, options=options)
         path = solutions_file(Path(name))
-        samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
+        samples: Iterable[Sample] = read_solutions(path) if path.is_file() else ()
         solutions: dict[str, str] = {}
         for sample in samples:  # of several the first one is the reference, as in a benchmark's row
             solutions.setdefault(sample.problem_id, sample.completion)
@@ -208,3 +208,8 @@ def find_problem(
 def solutions_file(problems: Path) -> Path:
     """Return where the reference solutions of a problems file lie: X.solutions.jsonl beside X."""
     return as_path("problems", problems).with_suffix(".solutions.jsonl")
+
+
+def read_solutions(path: Path) -> Iterator[Sample]:
+    """Yield the reference solutions of a file; they need no number. Raises as `read_jsonl`."""
+    return read_jsonl(path, lambda row: Sample.from_json({"sample": 0, **row}))
