@@ -2,12 +2,12 @@
 
     python experiments/coverage.py [--simulations 2000]
 
-Prints two tables in Markdown and a share. The first table compares equal models over problems: their chances to solve
-a problem are Beta(0.4, 1.6), moved by 0.8 in log odds for either model, and 256 samples are drawn.
-The second has differences of two models over training seeds: normal, with the standard deviation
-0.11 over problems, 0.05 of what is left (samples), and that of the seeds as said. The share is that
-of comparisons which call one of two equal models best at any k, corrected over all k as `compare`
-does: models as in the first table, over 100 problems.
+Prints two tables in Markdown and a share. The first table compares equal models over problems:
+their chances to solve a problem are Beta(0.4, 1.6), moved by 0.8 in log odds for either model, and
+256 samples are drawn. The second has differences of two models over training seeds: normal, with
+the standard deviation 0.11 over problems, 0.05 of what is left (samples), and that of the seeds as
+said. The share is that of comparisons which call one of two equal models best at any k, corrected
+over all k as `compare` does: models as in the first table, over 100 problems.
 """
 
 import argparse

@@ -50,10 +50,10 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
 
 def _with_completions(samples: list[LogRow], row: RawRow) -> list[LogRow]:
     """Return the samples of a row with its list of completions, if it has one for them."""
-    texts = row.get("completion")
-    if not log.is_list_of(str, texts):
+    value: Any = row.get("completion")
+    if not log.is_list_of(str, value):
         return samples
-    texts = log.one_each(texts, len(samples), "completion")
+    texts = log.one_each(value, len(samples), "completion")
     return [
         dataclasses.replace(sample, completion=text)
         for sample, text in zip(samples, texts, strict=True)
