@@ -297,7 +297,7 @@ def test_messages_in_parts_tell_problems_apart_by_their_texts(tmp_path):
     assert samples[0].columns == {"step": 1.0, "advantage": 0.5, "correct": 1.0}
 
 
-@pytest.mark.parametrize("completion", [["4"], [3, 4], [{"role": "assistant"}, "4"]])
+@pytest.mark.parametrize("completion", [[3, 4], [{"role": "assistant"}, "4"], ["4", None]])
 def test_a_list_that_is_no_conversation_is_no_empty_completion(tmp_path, completion):
     path = write(tmp_path, {"problem_id": "p", "completion": completion, "reward": 1.0})
     with pytest.raises(DataError, match="field 'completion': must be text, got"):

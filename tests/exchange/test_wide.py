@@ -192,18 +192,23 @@ def test_completions_of_a_row_share_its_prompt_and_answer_and_later_rows_go_on(t
 
 
 def test_rewards_and_completions_of_a_row_belong_together(tmp_path):
-    rows = [{"problem_id": "p", "reward": [0.0, 1.0], "completion": ["a", "b"]}]
-    write_jsonl(tmp_path / "s.jsonl", rows)
+    row = {"problem_id": "p", "reward": [0.0, 1.0], "completion": ["a", "b"]}
+    write_jsonl(tmp_path / "s.jsonl", [row])
     samples = read_log(tmp_path / "s.jsonl")
     assert [(sample.reward, sample.completion) for sample in samples] == [(0.0, "a"), (1.0, "b")]
+    # What is verified has no use for a reward, of whatever form.
+    write_jsonl(tmp_path / "s.jsonl", [{**row, "reward": 0.5, "sample": [4, 2]}])
+    samples = read_log(tmp_path / "s.jsonl", default="samples")
+    assert texts_of(samples) == {"p": {4: "a", 2: "b"}}
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"completion": []}, "problem 'p' has no samples; leave its row out"),
-        ({"reward": 1.0}, "field 'reward': one value, 1.0, for 2 completions of 'p'"),
-        ({"sample": 0}, "field 'sample': one value, 0, for 2 completions of 'p'"),
+        ({"reward": 1.0}, "field 'reward': must be a list, got 1.0"),
+        ({"sample": 0}, "field 'sample': must be a list, got 0"),
+        ({"sample": [0]}, "field 'sample': 1 value for the 2 samples of the row"),
         ({"reward": [1.0]}, "field 'completion': 2 values for the 1 sample of the row"),
     ],
 )

@@ -28,7 +28,7 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
                 f"sample: missing field 'completion'; got {sorted(row)}; "
                 "--map completion=FIELD says which it is"
             )
-        of_problem = several_completions(row, {})
+        of_problem = several_completions(row, {}, with_rewards=False)
         if of_problem is not None:
             return of_problem
         has_number = row.get("sample") is not None

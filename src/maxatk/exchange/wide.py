@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from maxatk.errors import DataError, counted
+from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogRow, RawRow
 from maxatk.tables import value_at
@@ -60,12 +60,15 @@ def _with_completions(samples: list[LogRow], row: RawRow) -> list[LogRow]:
     ]
 
 
-def several_completions(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | None:
+def several_completions(
+    row: RawRow, mapping: Mapping[str, str], *, with_rewards: bool = True
+) -> list[LogRow] | None:
     """Return the samples of a row that has all completions of a problem, None for another row.
 
-    It is `{"problem_id": "p", "completion": ["a", "b"]}`, or has its list where `--map` says. The
-    samples are numbered in the order of the file. Raises DataError for a problem without samples,
-    and where a number or a reward is there once for all of them.
+    It is `{"problem_id": "p", "completion": ["a", "b"]}`, or has its list where `--map` says.
+    Numbers of samples and, `with_rewards`, rewards are lists too; without numbers the samples are
+    numbered in the order of the file. Raises DataError for a problem without samples, and for one
+    value, or another number of them, in place of a list.
     """
     texts = value_at(row, mapping.get("completion", "completion"))
     if not log.is_list_of(str, texts):
@@ -74,25 +77,30 @@ def several_completions(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]
     problem_id = log.identifier(log.field(row, id_path), id_path)
     if not texts:
         raise _without_samples(problem_id)
-    for name in ("sample", "reward"):
-        path = mapping.get(name, name)
-        value = log.field(row, path, absent=None)
-        if value is not None and not isinstance(value, list):
-            raise DataError(
-                f"field {path!r}: one value, {value!r:.60}, for "
-                f"{counted(len(texts), 'completion')} of {problem_id!r:.80}"
-            )
+    numbers = _one_each("sample", row, mapping, len(texts))
+    rewards: Sequence[float | None] = [None] * len(texts)
+    if with_rewards:
+        rewards = _one_each("reward", row, mapping, len(texts))
     prompt = log.conversation(log.field(row, mapping.get("prompt", "prompt"), absent=None))
     answer = log.field(row, mapping.get("answer", "answer"), absent=None)
     return [
         LogRow(
             problem_id,
+            number,
             completion=text,
+            reward=reward,
             prompt=prompt,
             answer=None if answer is None else str(answer),
         )
-        for text in texts
+        for number, text, reward in zip(numbers, texts, rewards, strict=True)
     ]
+
+
+def _one_each(name: str, row: RawRow, mapping: Mapping[str, str], count: int) -> Sequence[Any]:
+    """Return a field for each completion of a row, None for each where the row has none."""
+    path = mapping.get(name, name)
+    values = log.field(row, path, "a list", absent=[None] * count)
+    return [log.typed(name, value, path, row) for value in log.one_each(values, count, path)]
 
 
 def _is_list_of_numbers(value: Any) -> bool:
