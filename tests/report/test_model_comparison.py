@@ -2,6 +2,7 @@ import copy
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError
@@ -27,6 +28,7 @@ def values(results, name, k, metric="max@k"):
         (5, None, "results: a name must be printable text, got 5"),
         ("other", 5, "results: must be results, their object, or the path .*, got 5"),
         ("other", None, "results: must be results, their object, or the path .*, got None"),
+        ("other", pd.DataFrame({"reward": [1]}), "of a data frame maxatk.evaluation.frame makes"),
     ],
 )
 def test_what_is_no_name_or_no_run_is_refused(results, name, source, message):

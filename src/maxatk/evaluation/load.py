@@ -43,7 +43,10 @@ def load_results(
     """
     several("k", ks, "integers")
     if not isinstance(source, Results | Mapping):
-        allowed = "results, their object, or the path of a run or of a file"
+        allowed = (
+            "results, their object, or the path of a run or of a file; of a data frame "
+            "maxatk.evaluation.frame makes results"
+        )
         require(isinstance(source, str | Path), "results", allowed, source)
         path = Path(source)
         if is_rewards(path):
