@@ -268,3 +268,12 @@ def test_threads_of_a_small_model_are_set_unless_the_user_has_set_them(
     set_threads(str(tmp_path))
     assert os.environ["OMP_NUM_THREADS"] == variables.get("OMP_NUM_THREADS", "1")
     assert os.environ["OMP_WAIT_POLICY"] == variables.get("OMP_WAIT_POLICY", "passive")
+
+
+def test_threads_of_another_model_are_no_more_than_a_quota_allows(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
+    monkeypatch.setattr("maxatk.cli.flags.usable_cores", lambda: 4)
+    set_threads(str(tmp_path))
+    assert os.environ["OMP_NUM_THREADS"] == "4"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
+from maxatk.cores import usable_cores
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import ResultsSource
 from maxatk.exchange import parse_mapping
@@ -30,9 +31,11 @@ def one_command_of(parsers: Mapping[str, Any]) -> Any:
 
 
 def set_threads(model: str = "") -> None:
-    """Make waiting threads sleep, and give a small model one thread, unless the user has set it.
+    """Make waiting threads sleep, and set how many a model has, unless the user has set it.
 
-    To be called before torch is imported; without a `model` the built-in one is meant.
+    A small model has one. Another has those that PyTorch takes, a thread for each core that it
+    sees, or as many as cores may be used where a quota leaves more of them visible. To be called
+    before torch is imported; without a `model` the built-in one is meant.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     weights = 1  # bytes: the built-in model is small
@@ -40,6 +43,10 @@ def set_threads(model: str = "") -> None:
         weights = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
     if 0 < weights < _SMALL:  # 0 where they are not known
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+        return
+    cores = usable_cores()
+    if cores < len(os.sched_getaffinity(0)):
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores))
 
 
 def named_paths(items: Sequence[str]) -> dict[str, Path]:
