@@ -64,6 +64,26 @@ def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp
     assert (out / "figures" / "entropy.svg").read_text().count("<svg") == 1
 
 
+@pytest.mark.parametrize("base_at_8", ["known", "unknown"])
+def test_trainings_that_all_fall_below_the_base_leave_a_front_without_curves(
+    finished, tmp_path, base_at_8
+):
+    recipe = finished([1, 2, 3], front={"rivals": ["same"], "ks": [8]})
+    for place in places(recipe):
+        if place.variant.name == "base":
+            ids = [f"{place.seed}-{i}" for i in range(6)]
+            results = make_results(0, 0.9, 0.9, ids=ids, samples=16)
+            if base_at_8 == "unknown":
+                results["per_problem"]["max@k"]["8"] = [None] * len(ids)
+            write_json(place.evaluation / RESULTS, results)
+    study = write_study(recipe, places(recipe))
+    assert study.front.curves == ()
+    assert study.front.beyond == ()
+    drawn = (tmp_path / "out" / "figures" / "front.svg").read_text(encoding="utf-8")
+    assert drawn.count('id="axes_') == 1  # a panel for N = 8, with the base
+    assert (tmp_path / "out" / PAGE).is_file()
+
+
 def test_the_values_of_every_problem_give_the_means_and_tests_again(finished, tmp_path):
     recipe = finished([1, 2, 3])
     study = write_study(recipe, places(recipe))

@@ -14,10 +14,13 @@ _PANEL = (3.6, 3.6)  # inches
 
 
 def front_figure(front: Front, comparison: Comparison, path: Path) -> None:
-    """Write the curve of every method, and the model before training, to an SVG or PDF file."""
+    """Write the curve of every method, and the model before training, to an SVG or PDF file.
+
+    A method whose models are all below that model at max@1 has no curve.
+    """
     methods = list(dict.fromkeys(best.method for best in front.best))
     lines = lines_for([BASE, *methods])
-    aims = list(dict.fromkeys(point.aim for point in front.curves))
+    _, *aims = dict.fromkeys(estimate.k for estimate in front.best[0].estimates)  # 1 is first
     size = (_PANEL[0] * len(aims), _PANEL[1] + 0.7)
     with figure_file(path, size) as figure:
         panels = figure.subplots(1, len(aims), squeeze=False)[0]
@@ -27,7 +30,8 @@ def front_figure(front: Front, comparison: Comparison, path: Path) -> None:
             if BASE in comparison.names:
                 base = comparison.run(BASE)
                 first, best = (base.metric("max@k", k).mean for k in (1, aim))
-                axes.plot(first, best, "X", color=lines[BASE].color, label=BASE, markersize=8)
+                if first is not None and best is not None:  # so many samples may lack a reward
+                    axes.plot(first, best, "X", color=lines[BASE].color, label=BASE, markersize=8)
             axes.set_xlabel("max@1")
             axes.set_ylabel(f"max@{aim}")
         handles, labels = panels[0].get_legend_handles_labels()
