@@ -96,6 +96,20 @@ def test_a_step_has_no_more_groups_than_asked_for(make_trainer, tmp_path, most, 
         assert steps == [1] * kept + [2] * kept
 
 
+def test_a_completion_that_is_masked_because_it_was_cut_off_keeps_its_length(
+    make_trainer, tmp_path
+):
+    lengths = []
+    for masks in (False, True):  # the first step draws the same
+        folder = tmp_path / str(masks)
+        changes = {"output_dir": str(folder), "mask_truncated_completions": masks, "max_steps": 1}
+        make_trainer(cls=MaxAtKTrainer, max_completion_length=40, **changes).train()
+        samples = [sample for group in recorded(folder, "group") for sample in group["samples"]]
+        lengths.append([sample["tokens"] for sample in samples])
+    assert lengths[0] == lengths[1]
+    assert 40 in lengths[0]  # one is cut off
+
+
 def test_a_number_of_groups_that_is_not_allowed_is_refused(tmp_path):
     with pytest.raises(InvalidValueError, match="log_groups: must be an integer of 0 or more"):
         config(tmp_path, log_groups=-1)

@@ -54,6 +54,7 @@ class RolloutTrainer(GRPOTrainer):
         self._conversations: tuple[Any, Any] = ([], [])  # messages and tokens, while tools answer
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
+        self._tokens_drawn: list[int] = []  # by the policy, of each completion of the batch
 
     def _who_draws(self) -> str:
         """Return whose loop draws the completions: own, trl or vllm."""
@@ -104,13 +105,13 @@ class RolloutTrainer(GRPOTrainer):
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         generated: tuple[Any, ...] = super()._generate(prompts)
-        if not (self.args.groups_with_signal and self.model.training):
-            return generated
-        seconds = self._mode_metrics["seconds/verification"]
-        logged_before = len(seconds)
-        self._scored = self._fill(prompts, generated)
-        # One value for all the draws of the rollout batch: a mean over draws would hide their sum.
-        seconds[logged_before:] = [sum(seconds[logged_before:])]
+        if self.args.groups_with_signal and self.model.training:
+            seconds = self._mode_metrics["seconds/verification"]
+            logged_before = len(seconds)
+            self._scored = self._fill(prompts, generated)
+            # One value for all draws of the rollout batch: a mean over them would hide their sum.
+            seconds[logged_before:] = [sum(seconds[logged_before:])]
+        self._tokens_drawn = _tokens_of_policy(generated)
         return generated
 
     def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
@@ -258,3 +259,12 @@ class RolloutTrainer(GRPOTrainer):
             size=self.num_generations if self.model.training else self.num_generations_eval,
             progress=self.state.global_step / max(self.state.max_steps, 1),
         )
+
+
+def _tokens_of_policy(generated: tuple[Any, ...]) -> list[int]:
+    """Return how many tokens of each completion the policy drew, of what TRL has generated."""
+    completion_ids = generated[1]
+    tool_masks = generated[2]  # 0 for what tools and environments said
+    if tool_masks is None:
+        return [len(ids) for ids in completion_ids]
+    return [sum(mask) for mask in tool_masks]

@@ -179,7 +179,7 @@ class MaxAtKTrainer(ResumingTrainer):
         step = self._learner.step(drawn, texts, log_ratios=log_ratios)
         self._use(step, output)
         if self._record_callback is not None:
-            self._record_groups(self._record_callback.record, inputs, output, scored, step)
+            self._record_groups(self._record_callback.record, inputs, scored, step)
         rows = self._rows_here(output)
         output[GROUP_ROW] = torch.arange(rows.start, rows.stop, device=output["advantages"].device)
         if self.args.form == "reinforce" and "old_per_token_logps" in output:
@@ -208,13 +208,12 @@ class MaxAtKTrainer(ResumingTrainer):
         self,
         record: TrainingRecord | None,
         inputs: list[dict[str, Any]],
-        output: MicroBatch,
         scored: Scored,
         step: Step,
     ) -> None:
         """Write the first groups of a rollout batch, of which all values are in TRL's order."""
         # Every process gathers, whether or not it writes.
-        lengths = self.accelerator.gather(batches.of_policy(output).sum(dim=1)).tolist()
+        lengths = gather_object(self._tokens_drawn)
         ids = gather_object([row.get("problem_id") for row in inputs])
         if record is None:  # in every process but the first
             return
