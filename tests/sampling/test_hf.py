@@ -362,6 +362,17 @@ def test_an_adapter_of_another_model_is_refused(adapter, tiny_model, tmp_path):
         HFBackend(tiny_model, ModelSettings(adapter=str(tiny_model)))
 
 
+def test_a_special_token_ends_a_completion_as_a_stop_text_does(backend):
+    drawn = draw(backend)
+    stopped = draw(backend, stop=("<pad>",))
+    pad = backend.tokenizer.pad_token_id
+    for whole, cut in zip(drawn, stopped, strict=True):
+        ends = whole.ids.index(pad) + 1 if pad in whole.ids else len(whole.ids)
+        assert cut.ids == whole.ids[:ends]
+        assert cut.ended == (whole.ended or pad in whole.ids)
+    assert sum(pad in row.ids for row in drawn) > 10
+
+
 @pytest.mark.parametrize("settings", [{"stop": ["(2)"]}, {"stop": ["zzz", "#", "1/0"]}])
 def test_a_completion_ends_before_a_stop_text(backend, settings):
     plain = SamplingSettings(max_new_tokens=12, samples=64)

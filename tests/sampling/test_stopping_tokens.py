@@ -7,6 +7,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast
 
 from maxatk.sampling import SamplingSettings
+from maxatk.sampling.backend import stop_tokens
 from maxatk.sampling.draw import Stopper, end_of
 
 TEXTS = [
@@ -73,6 +74,11 @@ def test_a_completion_ends_at_the_first_token_whose_text_has_an_end(tokenizer):
                 ended += 1
                 break
     assert ended > 50
+
+
+def test_a_stop_that_is_a_special_token_is_known_by_its_id(tokenizer):
+    end = tokenizer.eos_token_id
+    assert stop_tokens(tokenizer, ["\n", " ", "py", "<end>", "<end>\n", "<en"]) == [end]
 
 
 def test_a_token_is_turned_into_text_once_until_a_line_has_a_fence(tokenizer):

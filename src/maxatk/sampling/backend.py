@@ -129,6 +129,18 @@ def _backend_here(settings: ModelSettings) -> str:
     return name
 
 
+def stop_tokens(tokenizer: Any, stop: Sequence[str]) -> list[int]:
+    """Return the ids of the stop texts that are special tokens, which no completion has as text."""
+    special = []
+    for text in stop:
+        ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        is_token = len(ids) == 1 and tokenizer.decode(ids) == text
+        # Asked of the tokenizer's text, since not every class of them lists what it leaves out.
+        if is_token and not tokenizer.decode(ids, skip_special_tokens=True):
+            special += ids
+    return special
+
+
 def check_lengths(
     prompts: Mapping[str, str],
     ids: Callable[[str], Sequence[int]],

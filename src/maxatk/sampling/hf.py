@@ -13,7 +13,7 @@ import torch
 
 from maxatk.models import prompt_ids
 from maxatk.records import Sample
-from maxatk.sampling.backend import Backend, check_lengths, describe_files
+from maxatk.sampling.backend import Backend, check_lengths, describe_files, stop_tokens
 from maxatk.sampling.decoder import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loading import load_model
@@ -92,9 +92,10 @@ class HFBackend(Backend):
     ) -> Iterator[list[DrawnRow]]:
         """Yield the rows of works as they end."""
         size = self.batch_size
+        end_tokens = [*self._end_tokens, *stop_tokens(self.tokenizer, settings.stop)]
 
         def loop(decoder: Decoder | LoneDecoder) -> Loop:
-            return Loop(decoder, settings, end_tokens=self._end_tokens, stopper=stopper)
+            return Loop(decoder, settings, end_tokens=end_tokens, stopper=stopper)
 
         if self.keeps_full:
             shared = shares(settings.samples, self.device)

@@ -25,7 +25,7 @@ class SamplingSettings:
         top_k: So many of the most probable tokens are kept; 0 keeps all.
         min_p: Tokens with at least this share of the largest probability are kept, from 0 to 1.
         max_new_tokens: The most tokens of a completion.
-        stop: Texts; a completion ends before the first of them.
+        stop: Texts, and special tokens such as <|im_end|>; a completion ends before the first.
         stop_at_fence: A completion ends after the line that closes its first fenced block.
         seed: Fixes every draw, from 0.
         samples: Completions drawn for every problem.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer, prompt_ids
 from maxatk.records import Sample
-from maxatk.sampling.backend import Backend, check_lengths, describe_files
+from maxatk.sampling.backend import Backend, check_lengths, describe_files, stop_tokens
 from maxatk.sampling.loading import check_adapter, found_or_missing, is_made_bfloat16, reason_of
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
 
@@ -93,6 +93,7 @@ class VLLMBackend(Backend):
     ) -> Generator[list[Sample], None, None]:
         """Yield the samples asked for, as they are drawn."""
         engine = self.engine.llm_engine
+        ends = stop_tokens(self.tokenizer, settings.stop)
         waiting = self._waiting(requests)
         under_way: dict[str, tuple[str, int]] = {}
         try:
@@ -101,10 +102,11 @@ class VLLMBackend(Backend):
                     waiting, self.batch_size - len(under_way)
                 ):
                     name = f"{problem_id}\0{index}"
+                    seed = sample_seed(settings.seed, problem_id, index)
                     engine.add_request(
                         name,
                         {"prompt_token_ids": ids},
-                        _parameters(settings, sample_seed(settings.seed, problem_id, index)),
+                        _parameters(settings, seed, ends=ends),
                         lora_request=self._adapter,
                     )
                     under_way[name] = (problem_id, index)
@@ -165,7 +167,9 @@ def _without_weights(config: Any) -> Any:
         return AutoModelForCausalLM.from_config(config)
 
 
-def _parameters(settings: SamplingSettings, seed: int) -> SamplingParams:
+def _parameters(
+    settings: SamplingSettings, seed: int, *, ends: Sequence[int] = ()
+) -> SamplingParams:
     return SamplingParams(
         n=1,
         temperature=settings.temperature,
@@ -174,6 +178,7 @@ def _parameters(settings: SamplingSettings, seed: int) -> SamplingParams:
         min_p=settings.min_p,
         max_tokens=settings.max_new_tokens,
         stop=list(settings.stop) or None,
+        stop_token_ids=list(ends) or None,
         seed=seed,
         logprobs=0 if settings.temperature in (0, 1) else None,
         output_kind=RequestOutputKind.FINAL_ONLY,
