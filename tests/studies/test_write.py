@@ -64,6 +64,30 @@ def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp
     assert (out / "figures" / "entropy.svg").read_text().count("<svg") == 1
 
 
+def test_the_curves_of_a_checkpoint_end_where_it_was_written(recipe, tmp_path):
+    early = {"better,steps=2": (0.5, 0.5), "same,steps=2": (0.4, 0.4)}  # the best of each method
+    pages = []
+    for rows_after in (0, 2):
+        trainer = {"max_steps": 4, "num_generations": 2, "k": 2}
+        settings = {"grids": GRIDS, "seeds": [1, 2], "checkpoints": [2, 4]}
+        settings |= {"front": {"rivals": ["same"], "ks": [8]}, "out": str(tmp_path / "study")}
+        study = load_study(recipe(**settings, train={"trainer": trainer}))
+        log = [{"step": step, "reward": 0.1 * step} for step in range(1, 3 + rows_after)]
+        for place in places(study):
+            chances = early.get(place.variant.name, (0.1, 0.1))
+            results = make_results(place.seed, *chances, ids=["0", "1"], samples=16)
+            place.evaluation.mkdir(parents=True, exist_ok=True)
+            write_json(place.evaluation / RESULTS, results)
+            if place.training is not None:
+                place.training.mkdir(exist_ok=True)
+                write_json(place.training / TRAIN_RECORD, {"log_history": log, "seconds": 2.0})
+        write_study(study, places(study))
+        pages.append((tmp_path / "study" / PAGE).read_text(encoding="utf-8"))
+    assert "better,steps=2" in pages[0]
+    assert "reward during training" in pages[0]
+    assert pages[0] == pages[1]
+
+
 @pytest.mark.parametrize("base_at_8", ["known", "unknown"])
 def test_trainings_that_all_fall_below_the_base_leave_a_front_without_curves(
     finished, tmp_path, base_at_8

@@ -211,7 +211,7 @@ def _training(of_model: Sequence[Place]) -> dict[str, float]:
         if place.training is None:
             continue
         record = read_training(place.training)
-        histories.append(_until(record.get("log_history", []), place.variant.checkpoint))
+        histories.append(logged_until(record, place.variant.checkpoint))
         if place.variant.checkpoint is None:
             finished.append(record)
     values = {
@@ -227,7 +227,9 @@ def _training(of_model: Sequence[Place]) -> dict[str, float]:
     }
 
 
-def _until(history: Sequence[Mapping[str, Any]], checkpoint: int | None) -> list[Mapping[str, Any]]:
+def logged_until(record: Mapping[str, Any], checkpoint: int | None) -> list[Mapping[str, Any]]:
+    """Return the rows of a training's log up to the step of a checkpoint; None is its end."""
+    history = record.get("log_history", [])
     if checkpoint is None:
         return list(history)
     return [row for row in history if row.get("step", 0) <= checkpoint]

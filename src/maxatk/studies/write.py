@@ -17,7 +17,7 @@ from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
 from maxatk.report.tables import change, change_interval, share
 from maxatk.statistics.intervals import FloatArray, student_mean
-from maxatk.studies.findings import Study, build_study, pooled_models
+from maxatk.studies.findings import Study, build_study, logged_until, pooled_models
 from maxatk.studies.findings_tables import write_tables
 from maxatk.studies.front import Beyond, Front, front_of
 from maxatk.studies.front_figure import front_figure
@@ -118,12 +118,17 @@ def _ends(test: Beyond) -> str:
 
 
 def _curves(places: Sequence[Place], names: Sequence[str], *, seed: int) -> list[dict[str, Any]]:
-    """Return the logs of the trainings of one seed: the curves of all would hide each other."""
-    return [
-        {"name": place.variant.name, **read_training(place.training)}
-        for place in places
-        if place.seed == seed and place.training and place.variant.name in names
-    ]
+    """Return the logs of the trainings of one seed: the curves of all would hide each other.
+
+    That of a checkpoint ends there.
+    """
+    curves = []
+    for place in places:
+        if place.seed == seed and place.training and place.variant.name in names:
+            record = read_training(place.training)
+            history = logged_until(record, place.variant.checkpoint)
+            curves.append({"name": place.variant.name, **record, "log_history": history})
+    return curves
 
 
 def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
