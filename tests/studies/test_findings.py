@@ -8,7 +8,7 @@ import pytest
 
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
-from maxatk.folders import read_json, write_json
+from maxatk.folders import TRAIN_RECORD, read_json, write_json
 from maxatk.studies.findings import GRADIENT_SPIKES, Study
 from maxatk.studies.findings_tables import study_tables
 from studies.conftest import SPIKED, STEADY
@@ -31,6 +31,17 @@ def test_without_gradients_there_are_no_spikes(studied, build, history):
     study = build([*studied(levels={}), *model])
     assert GRADIENT_SPIKES not in study.models["still"]["training"]
     assert json.dumps(study.to_json(), allow_nan=False)
+
+
+def test_the_seconds_of_a_training_that_was_resumed_do_not_count(studied, build):
+    base = studied(levels={})
+    model = studied(STEADY, STEADY, levels={"method": "killed"})
+    record = read_json(model[0].training / TRAIN_RECORD)
+    resumed = {**record, "seconds": 0.5, "resumed_from": "checkpoint-7"}  # since the checkpoint
+    write_json(model[0].training / TRAIN_RECORD, resumed)
+    assert build([*base, *model]).models["killed"]["training"]["seconds"] == 2.0
+    write_json(model[1].training / TRAIN_RECORD, resumed)
+    assert "seconds" not in build([*base, *model]).models["killed"]["training"]
 
 
 @pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])

@@ -203,23 +203,24 @@ def _tested(
 def _training(of_model: Sequence[Place]) -> dict[str, float]:
     """Return the means of what the trainings logged, their gradient spikes and their seconds.
 
-    Of a checkpoint they are those of the steps up to it, without seconds.
+    Of a checkpoint they are those of the steps up to it, without seconds. A training that was
+    resumed has none either: its record has those since then.
     """
     histories = []
-    finished = []  # records of trainings that are evaluated at their end
+    whole = []  # records of trainings that are evaluated at their end, and were not interrupted
     for place in of_model:
         if place.training is None:
             continue
         record = read_training(place.training)
         histories.append(logged_until(record, place.variant.checkpoint))
-        if place.variant.checkpoint is None:
-            finished.append(record)
+        if place.variant.checkpoint is None and "resumed_from" not in record:
+            whole.append(record)
     values = {
         key: [value for history in histories for value in _logged(history, key)]
         for key, _, _ in TRAINING_COLUMNS
     }
     values[GRADIENT_SPIKES] = [spike for history in histories for spike in _spikes(history)]
-    values["seconds"] = _logged(finished, "seconds")
+    values["seconds"] = _logged(whole, "seconds")
     return {
         key: round(float(np.mean(logged)), _DIGITS.get(key, 6))
         for key, logged in values.items()
