@@ -134,6 +134,29 @@ def test_a_larger_model_is_looked_at_through_adapters(run, monkeypatch):
     assert -1 <= rows[0]["cosine"] <= 1
 
 
+def test_the_adapter_that_sampled_is_part_of_the_model(run, tiny_model, tmp_path_factory):
+    from peft import LoraConfig, get_peft_model
+
+    def with_model(**model):
+        manifest = {"settings": {"model": {"name": "hf", "prompt": {"template": "auto"}, **model}}}
+        (run / "manifest.json").write_text(json.dumps(manifest))
+        (row, *_) = gradient_tables(run, n=N, k=K)["agreement"]
+        return row
+
+    torch.manual_seed(1)
+    lora = LoraConfig(r=4, lora_alpha=32, init_lora_weights=False, target_modules="all-linear")
+    adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(tiny_model), lora)
+    adapter, merged = tmp_path_factory.mktemp("adapter"), tmp_path_factory.mktemp("merged")
+    adapted.save_pretrained(adapter)
+    adapted.merge_and_unload().save_pretrained(merged)
+    PreTrainedTokenizerFast.from_pretrained(tiny_model).save_pretrained(merged)
+    by_adapter = with_model(model=str(tiny_model), adapter=str(adapter))
+    expected = with_model(model=str(merged))
+    assert by_adapter == {**expected, "cosine": pytest.approx(expected["cosine"], abs=1e-4)}
+    without = with_model(model=str(tiny_model))
+    assert abs(by_adapter["cosine"] - without["cosine"]) > 1e-3
+
+
 def test_the_command_prints_them_beside_the_rest(run, capsys):
     assert main(["diagnose", str(run), "--n", "4", "--best-of", "2", "--gradients"]) == 0
     printed = capsys.readouterr().out

@@ -25,6 +25,7 @@ from maxatk.jsonl import read_jsonl
 from maxatk.models import PromptSettings, load_tokenizer, prompt_ids
 from maxatk.objectives import advantages
 from maxatk.objectives.metrics import passes
+from maxatk.sampling import ModelSettings
 from maxatk.settings import from_mapping
 from maxatk.statistics.intervals import FloatArray
 
@@ -76,8 +77,8 @@ def gradient_tables(
     A model of more than 5 million parameters has those of low-rank adapters. At most 64 samples of
     a problem count. `progress` is called with (done, total) problems.
 
-    Raises MissingFileError without the run's files or its model, InvalidValueError for numbers,
-    DataError for samples of a file or a server or fewer than two problems, and
+    Raises MissingFileError without the run's files, its model or its adapter, InvalidValueError for
+    numbers, DataError for samples of a file or a server or fewer than two problems, and
     MissingDependencyError without peft.
     """
     whole("n", n, 2)
@@ -85,12 +86,16 @@ def gradient_tables(
     require(2 <= k <= n, "k", f"from 2 to n ({n}) with gradients", k)
     settings = _model_settings(folder)
     prompt = from_mapping(PromptSettings, settings.get("prompt", {}), where="prompt")
-    tokenizer = load_tokenizer(settings["model"], prompt=prompt)
+    revision = settings.get("revision")
+    tokenizer = load_tokenizer(settings["model"], revision=revision, prompt=prompt)
     encode = functools.partial(prompt_ids, tokenizer, settings=prompt)
     chosen = pools(folder, encode, problems=prompts, samples=_MOST_SAMPLES)
     if len(chosen) < 2:
         raise DataError(f"{folder}: has {counted(len(chosen))} whose rewards differ; needs 2")
-    model, parameters = _opened(settings["model"])
+    loading = ModelSettings(
+        dtype="float32", device="cpu", revision=revision, adapter=settings.get("adapter")
+    )
+    model, parameters = _opened(settings["model"], loading)
     gradients = []
     for done, pool in enumerate(chosen, start=1):
         scores = scores_of(model, parameters, tokenizer, pool)
@@ -211,12 +216,14 @@ def pools(
     return chosen
 
 
-def _opened(name: str) -> tuple[Any, list[Any]]:
-    """Return a model in float32, and its parameters, or those of adapters of a larger one."""
+def _opened(name: str, loading: ModelSettings) -> tuple[Any, list[Any]]:
+    """Return a model, and its parameters, or those of adapters of a larger one."""
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval()
+    from maxatk.sampling.loading import load_model
+
+    model, _, _ = load_model(name, loading)
+    model.requires_grad_(True)  # an adapter that is merged has left the weights without
     if sum(parameter.numel() for parameter in model.parameters()) <= _WHOLE_MODEL:
         return model, list(model.parameters())
     with needing("peft: a larger model has gradients of adapters: pip install 'maxatk[peft]'"):
