@@ -13,6 +13,7 @@ from maxatk.cli.main import main
 from maxatk.diagnose.gradients import gradient_tables, max_gradient
 from maxatk.diagnose.prospects import METHODS_COMPARED
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.models import PromptSettings
 from maxatk.records import Outcome, Sample, Score
 from runs import write_run
 
@@ -179,6 +180,16 @@ def test_numbers_that_are_not_allowed_are_refused(run, changes, message):
 def test_samples_of_a_file_have_no_model(run):
     (run / "manifest.json").write_text(json.dumps({"settings": {"samples": "x.jsonl"}}))
     with pytest.raises(DataError, match="need a run that a local model sampled"):
+        gradient_tables(run, n=N, k=K)
+
+
+def test_a_chat_template_of_a_file_which_no_run_holds_is_said_to_be_missing(run, tmp_path):
+    template = tmp_path / "chat.jinja"
+    template.write_text("{{ messages[0]['content'] }}")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["settings"]["model"]["prompt"] = PromptSettings(str(template)).to_json()
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="was sampled with the chat template of a file, of which"):
         gradient_tables(run, n=N, k=K)
 
 

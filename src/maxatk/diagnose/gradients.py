@@ -78,8 +78,8 @@ def gradient_tables(
     a problem count. `progress` is called with (done, total) problems.
 
     Raises MissingFileError without the run's files, its model or its adapter, InvalidValueError for
-    numbers, DataError for samples of a file or a server or fewer than two problems, and
-    MissingDependencyError without peft.
+    numbers, DataError for samples of a file or a server or of a template that a file had, and for
+    fewer than two problems, and MissingDependencyError without peft.
     """
     whole("n", n, 2)
     whole("prompts", prompts, 2)
@@ -123,6 +123,11 @@ def _model_settings(folder: str | Path) -> dict[str, Any]:
         raise MissingFileError(
             f"{folder}: was sampled by the model in {settings['model']!r}, which is no folder "
             "here; run this where eval ran"
+        )
+    if settings.get("prompt", {}).get("template", "auto") not in ("auto", "none"):
+        raise DataError(
+            f"{folder}: was sampled with the chat template of a file, of which it holds the hash "
+            "alone; gradients need a run with that of the tokenizer, or with none"
         )
     return settings
 
