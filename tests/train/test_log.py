@@ -138,6 +138,9 @@ def test_groups_ratios_seconds_and_outcomes_are_logged(make_trainer, rows):
     assert first["seconds/rollout"] > 0
     assert first["seconds/verification"] > 0
     assert second["seconds/update"] > 0
+    for row in (first, second):  # which is all of what TRL measures of the step
+        parts = ("rollout", "verification", "refresh", "update")
+        assert sum(row.get(f"seconds/{part}", 0.0) for part in parts) >= row["step_time"]
 
 
 def test_distinct_completions_are_those_of_the_evaluated_batch(model_folder, prompts, tmp_path):

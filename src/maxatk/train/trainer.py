@@ -102,10 +102,12 @@ class MaxAtKTrainer(ResumingTrainer):
             self._shared = SharedPasses(compared)
         # What is done with the log-probabilities of the coming pass, where it is the loss's own.
         self._read_pass: Callable[[torch.Tensor], None] | None = None
+        self._seconds_of_update: list[float] = []  # of the micro-batches since the last one
 
     def _forget_training(self) -> None:
         super()._forget_training()
         self._read_pass = None
+        self._seconds_of_update = []
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train as TRL does; refuse to end without a step, and warn without any signal."""
@@ -155,9 +157,17 @@ class MaxAtKTrainer(ResumingTrainer):
         super().log(logs, start_time)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Take TRL's training step and log its seconds without sampling, rewards and refresh."""
-        with self._clock.measure("update", self._metrics["train"]), without_cudnn_attention():
-            return super().training_step(*args, **kwargs)
+        """Take TRL's training step, which is one micro-batch.
+
+        Of an optimizer step it logs the seconds without sampling, rewards and refresh.
+        """
+        seconds = self._seconds_of_update
+        with self._clock.measure("update", {"seconds/update": seconds}), without_cudnn_attention():
+            loss = super().training_step(*args, **kwargs)
+        if self.accelerator.sync_gradients:  # the last micro-batch before the optimizer moves
+            self._metrics["train"]["seconds/update"].append(sum(seconds))
+            seconds.clear()
+        return loss
 
     def create_model_card(self, model_name: str | None = None, **kwargs: Any) -> None:
         """Write TRL's model card, and into it the method, its k and what the log shows."""
