@@ -1,7 +1,9 @@
 """The vllm backend against the real engine, and against the hf backend."""
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,6 +151,26 @@ def test_cuts_and_stops_are_obeyed(backend, problems):
 
 # From here on tests start engines of their own, or none, and nothing uses the fixture `backend`: an
 # engine of vLLM that ends takes along what others of its process share.
+
+
+def test_a_special_token_ends_a_completion_as_a_stop_text_does(mini, problems, tmp_path):
+    """No text has it: a special token is left out where tokens become text."""
+    from transformers import AutoTokenizer
+
+    folder = shutil.copytree(mini / "base", tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    # A token of the vocabulary whose text no other token has.
+    tokenizer.add_special_tokens({"additional_special_tokens": ["1"]})
+    tokenizer.save_pretrained(folder)
+    backend = load_backend(str(folder), ModelSettings("vllm", engine=ENGINE))
+    request = requests_of(problems[:1], range(64))
+    plain = SamplingSettings(samples=64, max_new_tokens=16, temperature=2.0)
+    stopped = dataclasses.replace(plain, stop=("1",))
+    pairs = list(zip(drawn(backend, request, plain), drawn(backend, request, stopped), strict=True))
+    assert all(whole.completion.startswith(cut.completion) for whole, cut in pairs)
+    earlier = [cut for whole, cut in pairs if cut.tokens < whole.tokens]
+    assert len(earlier) > 3
+    assert {cut.finish_reason for cut in earlier} == {"stop"}
 
 
 def test_an_adapter_is_applied_as_by_peft(mini, hf, problems, tmp_path):
