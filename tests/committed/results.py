@@ -61,7 +61,7 @@ def distance_over_seeds(fill, name, first, second, k):
     mean, low, high = interval_over_seeds(fill, name, first, second, k)
     if mean < 0:
         mean, low, high = -mean, -high, -low
-    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    return _with_interval(mean, low, high)
 
 
 def differences_between_studies(first, second, k):
@@ -86,4 +86,10 @@ def distance_between_studies(first, second, k):
 def mean_over_seeds_as_text(differences):
     """Return the mean of differences, one a seed, with the interval of Student's t."""
     interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-    return f"{np.mean(differences):.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    return _with_interval(np.mean(differences), interval.low, interval.high)
+
+
+def _with_interval(mean, low, high):
+    """Return a mean and its interval as the pages write them, where no 0 has a sign."""
+    mean, low, high = (round(float(number), 3) + 0.0 for number in (mean, low, high))
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"

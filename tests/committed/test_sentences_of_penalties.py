@@ -94,8 +94,7 @@ def test_what_is_said_of_tuned_penalties_is_what_their_seeds_have(fill):
     at_32 = distance_between_studies((study, rival), without, 32)
     at_128 = distance_between_studies((study, rival), without, 128)
     assert f"above the tuned GRPO at 8**, by {plain[8]}, with the model" in page
-    at_1 = plain[1].replace("-0.000", "0.000")
-    assert f"At 1 it has {at_1} more, at 32 {at_32} less and at 128 {at_128} less." in page
+    assert f"At 1 it has {plain[1]} more, at 32 {at_32} less and at 128 {at_128} less." in page
     assert (
         f"it has {plain[8]} less at 8 than max@k training without one, an equal first answer and "
         f"{at_128} more at 128."
@@ -160,3 +159,45 @@ def test_what_is_said_of_no_penalty_is_what_the_fresh_seeds_have(fill):
     assert f"At 128 it has {less} less." in readme
     assert f"at 8 by {more[8]} over twelve seeds" in choose
     assert f"with k = 8 at 128 by {less} |" in choose
+
+
+def test_what_is_said_of_no_penalty_and_a_smaller_step_is_what_their_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    readme = in_one_line("README.md")
+    name = "front_repeated_longer"
+    study = fill.load(name)
+    at_full_rate = fill.load("front_repeated")
+    assert study.seeds == at_full_rate.seeds[:4]
+    # The base and the problems of a seed are the same in both studies.
+    for seed in study.seeds:
+        of_studies = [s.models["base"]["by_seed"][str(seed)] for s in (study, at_full_rate)]
+        assert of_studies[0]["max@k"]["8"] == of_studies[1]["max@k"]["8"]
+    ours = "bon_loo1,steps=1280"
+    theirs = "grpo, KL 0.2,steps=1280"
+    tests = {(test.first, test.second, test.measure.k): test for test in study.pairs}
+    lead = {k: distance_over_seeds(fill, name, ours, theirs, k) for k in (1, 8, 32, 128)}
+    planned = tests[ours, theirs, 8]
+    assert planned.above == len(study.seeds) == 4
+    earlier = tests["bon_loo1,steps=640", "grpo, KL 0.2,steps=640", 8]
+    assert earlier.adjusted_p <= 0.05, "the page has a star"
+    lead_earlier = distance_over_seeds(fill, name, earlier.first, earlier.second, 8)
+    starred = lead_earlier.replace(" [", "\\* [")
+    assert (
+        f"after 1,280 steps `bon_loo1` has {lead[8]} more, p {planned.p:.3f}, in each of the four "
+        f"seeds. After correction for all {len(tests)} tests of the table p is "
+        f"{planned.adjusted_p:.3f}. After 640 steps it has {starred} more."
+    ) in page
+    at_128 = tests[ours, theirs, 128]
+    assert at_128.above == 0
+    assert at_128.difference < 0 < min(tests[ours, theirs, k].difference for k in (1, 8, 32))
+    assert (
+        f"`bon_loo1` has {lead[1]} more at 1 and {lead[32]} more at 32. At 128 it has {lead[128]} "
+        f"less, in each of the four seeds (p {at_128.adjusted_p:.3f} after correction)."
+    ) in page
+    of_rival = distance_between_studies((study, theirs), (at_full_rate, "grpo, KL 0.2"), 8)
+    of_ours = distance_between_studies((study, ours), (at_full_rate, "bon_loo1"), 8)
+    assert (
+        f"At 8 GRPO has {of_rival} more than after 640 steps of the full rate, and `bon_loo1` "
+        f"{of_ours} more, on the same problems."
+    ) in page
+    assert f"with-a-smaller-step), {lead[8]} on four of these seeds." in readme

@@ -324,7 +324,10 @@ def test_checkpoints_are_an_axis_that_shares_the_training(recipe):
         ({"checkpoints": [1, 3]}, "trainer.max_steps: must be 3, the last of checkpoints, got 2"),
         ({"front": {"rivals": ["loop"]}}, "front.rivals: must be of grpo, loo, got 'loop'"),
         ({"front": {"rivals": ["grpo", "loo"]}}, "front.rivals: must be the levels of some"),
-        ({"front": {"rivals": ["grpo"], "ks": [1]}}, "front.ks: must be different whole numbers from 2"),
+        (
+            {"front": {"rivals": ["grpo"], "ks": [1]}},
+            "front.ks: must be different whole numbers from 2",
+        ),
         (
             {"front": {"rivals": ["grpo"], "choose": {"problems": "other.jsonl"}}},
             "front.choose: goes with 'model'",
