@@ -1,14 +1,19 @@
 """What the pages say of KL penalties on the built-in model is what its seeds have."""
 
+import numpy as np
+from scipy import stats
+
 from committed.results import (
     RECIPES,
     differences_between_studies,
     distance_between_studies,
     distance_over_seeds,
     in_one_line,
+    interval_over_seeds,
     mean_over_seeds,
     mean_over_seeds_as_text,
 )
+from maxatk.statistics.tests import adjusted_p_values
 from maxatk.studies.recipe import load_study
 
 
@@ -201,3 +206,55 @@ def test_what_is_said_of_no_penalty_and_a_smaller_step_is_what_their_seeds_have(
         f"{of_ours} more, on the same problems."
     ) in page
     assert f"with-a-smaller-step), {lead[8]} on four of these seeds." in readme
+
+
+def test_what_is_said_of_a_k_that_falls_is_what_the_fresh_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    choose = in_one_line("docs/choose.md")
+    falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
+    others = fill.load("front_repeated")
+    constant = (others, "bon_loo1")
+    rival = (others, "grpo, KL 0.2")
+    assert falling[0].seeds == others.seeds
+    for seed, means in falling[0].models["base"]["by_seed"].items():
+        assert means["max@k"]["8"] == others.models["base"]["by_seed"][seed]["max@k"]["8"]
+    more = {}  # by the other model's name and k: a difference for every seed
+    for other in (constant, rival):
+        for k in (1, 8, 128):
+            more[other[1], k] = differences_between_studies(falling, other, k)
+    planned = [(name, k) for name in ("bon_loo1", "grpo, KL 0.2") for k in (1, 8)]
+    p_values = [stats.ttest_1samp(more[test], 0).pvalue for test in planned]
+    adjusted = dict(zip(planned, adjusted_p_values(p_values), strict=True))
+    assert [test for test in planned if adjusted[test] > 0.05] == [("grpo, KL 0.2", 8)]
+
+    def text(name, k, *, sign=1):
+        return mean_over_seeds_as_text(sign * np.array(more[name, k]))
+
+    def starred(name, k, *, sign=1):
+        return text(name, k, sign=sign).replace(" [", "\\* [")
+
+    assert min(more["bon_loo1", 1]) > 0 > max(more["bon_loo1", 8])
+    assert (
+        f"it has {starred('bon_loo1', 1)} more at 1, in each of the six seeds, and "
+        f"{starred('bon_loo1', 8, sign=-1)} less at 8, in each of them too "
+        f"(p {adjusted['bon_loo1', 1]:.3f} and {adjusted['bon_loo1', 8]:.3f} after correction"
+    ) in page
+    assert (
+        f"better first answer**, by {starred('grpo, KL 0.2', 1)} "
+        f"(p {adjusted['grpo, KL 0.2', 1]:.3f} after correction), and at 8 no difference is shown: "
+        f"{text('grpo, KL 0.2', 8)} more."
+    ) in page
+    assert max(*more["bon_loo1", 128], *more["grpo, KL 0.2", 128]) < 0
+    less = [text(name, 128, sign=-1) for name in ("bon_loo1", "grpo, KL 0.2")]
+    assert f"less than both**, by {less[0]} and by {less[1]}, in each of the six seeds." in page
+    weaker = [
+        abs(interval_over_seeds(fill, "front_kl", "bon_loo1", "stronger KL penalty", k)[0])
+        for k in (1, 8)
+    ]
+    assert (
+        f"it has {weaker[0]:.3f} more than `bon_loo1` with a constant k at 1 and {weaker[1]:.3f} "
+        "less at 8."
+    ) in page
+    assert f"[{text('bon_loo1', 1)} more at 1](study.md#without-a-penalty-with-a-k-that" in choose
+    at_8 = text("bon_loo1", 8, sign=-1)
+    assert f"a constant k, {at_8} less at 8 and {less[0]} less at 128;" in choose

@@ -29,7 +29,7 @@ def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, n
         for k, cell in study.models[model]["metrics"]["max@k"].items():
             assert rows[k].mean() == pytest.approx(cell["mean"], abs=SHOWN), (model, k)
     tests = [test for test in (*study.differences, *study.pairs) if test.measure.metric == "max@k"]
-    assert len(tests) > 8
+    assert len(tests) >= 4  # of one trained model and the base at four k
     for test in tests:
         first, second = of_model[test.first], of_model[test.second]
         assert list(first.problem) == list(second.problem)
