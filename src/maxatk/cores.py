@@ -46,9 +46,8 @@ def _folder_and_parents(mounted: Path, path: str) -> Iterator[Path]:
     is mounted.
     """
     group = Path(path.lstrip("/"))
-    yield mounted / group
-    for parent in group.parents:
-        yield mounted / parent
+    for folder in (group, *group.parents):
+        yield mounted / folder
 
 
 def _share(quota_and_period: list[str]) -> Iterator[float]:

@@ -109,10 +109,7 @@ def print_results(
     if with_outcomes:
         title = "samples by their first outcome that is not a pass"
         tables["outcomes"] = Output(tables["outcomes"].rows, outcomes_table(results), title)
-    lines = []
-    for sentence in (results.counts.lacking, results.uneven):
-        if sentence:
-            lines.append(f"{name}: {sentence}")
+    lines = [f"{name}: {remark}" for remark in results.remarks]
     if cut_off is not None:
         lines.append(f"{name}: {cut_off:.1%} of the samples cut off by max_new_tokens")
     if text:

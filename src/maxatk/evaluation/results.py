@@ -255,6 +255,11 @@ class Results:
             who = f"{counted(len(with_fewest))}, the first {with_fewest[0]!r:.80}, have"
         return f"k ends at {largest:,}: {who} no more samples, others up to {max(samples):,}"
 
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the means has to know: of samples without a reward, and of the k."""
+        return [sentence for sentence in (self.counts.lacking, self.uneven) if sentence]
+
     def recorded(self, place: str) -> Any:
         """Return what the manifest has at a place such as "settings.problems.sha256", or None."""
         return recorded(self.manifest, place)
@@ -289,7 +294,7 @@ class Results:
             f"{counted(self.counts.problems)}, {counted(self.counts.samples, 'sample')}",
             "Intervals are over problems",
         ]
-        sentences += [sentence for sentence in (self.counts.lacking, self.uneven) if sentence]
+        sentences += self.remarks
         return f"{table}<p>{escape('. '.join(sentences))}.</p>"
 
     def to_json(self) -> dict[str, Any]:

@@ -157,8 +157,8 @@ def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
         if sample.logprob is not None and sample.tokens:
             criteria["mean_likelihood"] = sample.logprob / sample.tokens
     # A table may have columns of these names, where its samples are completions alone.
-    known = {name: value for name, value in criteria.items() if value is not None}
-    return {**columns, **known}
+    of_sample = {name: value for name, value in criteria.items() if value is not None}
+    return {**columns, **of_sample}
 
 
 def _criteria_of_way(way: str) -> tuple[str, ...]:

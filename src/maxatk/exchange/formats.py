@@ -33,8 +33,9 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
             return of_problem
         has_number = row.get("sample") is not None
         number = row["sample"] if has_number else 0  # until it is counted
-        whole = Sample.from_json({**row, "problem_id": problem_id, "sample": number})
-        return [LogRow(problem_id, number if has_number else None, whole.completion, whole=whole)]
+        sample = Sample.from_json({**row, "problem_id": problem_id, "sample": number})
+        number = number if has_number else None
+        return [LogRow(problem_id, number, sample.completion, whole=sample)]
     if "task_id" not in row:
         raise DataError(
             f"sample: missing field 'problem_id' (or 'task_id' of other tools); got {sorted(row)}; "

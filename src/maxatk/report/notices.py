@@ -69,7 +69,11 @@ def notices(
 
 def _ends(comparison: Comparison) -> list[str]:
     """Return why the k end where they do, where a run has problems with more samples."""
-    lines = [f"{run.name}: {run.results.uneven}." for run in comparison.runs if run.results.uneven]
+    lines = []
+    for run in comparison.runs:
+        uneven = run.results.uneven
+        if uneven:
+            lines.append(f"{run.name}: {uneven}.")
     largest_of = {run.name: max(run.results.ks) for run in comparison.runs}
     largest = comparison.ks[-1]
     if max(largest_of.values()) > largest:

@@ -207,20 +207,20 @@ def _training(of_model: Sequence[Place]) -> dict[str, float]:
     resumed has none either: its record has those since then.
     """
     histories = []
-    whole = []  # records of trainings that are evaluated at their end, and were not interrupted
+    uninterrupted = []  # records of such trainings, which are evaluated at their end
     for place in of_model:
         if place.training is None:
             continue
         record = read_training(place.training)
         histories.append(logged_until(record, place.variant.checkpoint))
         if place.variant.checkpoint is None and "resumed_from" not in record:
-            whole.append(record)
+            uninterrupted.append(record)
     values = {
         key: [value for history in histories for value in _logged(history, key)]
         for key, _, _ in TRAINING_COLUMNS
     }
     values[GRADIENT_SPIKES] = [spike for history in histories for spike in _spikes(history)]
-    values["seconds"] = _logged(whole, "seconds")
+    values["seconds"] = _logged(uninterrupted, "seconds")
     return {
         key: round(float(np.mean(logged)), _DIGITS.get(key, 6))
         for key, logged in values.items()

@@ -140,10 +140,10 @@ def _check_recomputation(config: Any) -> None:
         for parameter in parameters
         if parameter.default is not inspect.Parameter.empty
     ]
-    known = {*of_torch, "preserve_rng_state", "selective"}  # the last is TRL's
+    allowed = {*of_torch, "preserve_rng_state", "selective"}  # the last is TRL's
     for name in config.gradient_checkpointing_kwargs or {}:
-        if name not in known:
-            raise unknown_name("gradient_checkpointing_kwargs", name, sorted(known))
+        if name not in allowed:
+            raise unknown_name("gradient_checkpointing_kwargs", name, sorted(allowed))
 
 
 def check_generation(config: Any) -> None:
