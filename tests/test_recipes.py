@@ -56,6 +56,8 @@ ON_POLICY = [
         "front_repeated",
         "front_repeated_longer",
         "front_falling_k",
+        "front_weaker_penalty",
+        "front_dr_grpo",
     )
 ]
 PRETRAINED = [

@@ -83,6 +83,8 @@ def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
         "front_tuned",
         "front_repeated_longer",
         "front_falling_k",
+        "front_weaker_penalty",
+        "front_dr_grpo",
     )
     studies = [fill.load(name) for name in STUDIES if name not in left_out]
     studies = [study for study in studies if study.over == "seeds"]
