@@ -214,16 +214,18 @@ def test_one_seed_cannot_choose_by_itself(everywhere):
         assert best.by_seed == (chosen_by_hand(everywhere, names, best.aim, -np.inf, [2]),)
 
 
-def test_the_interval_of_a_difference_ends_where_no_difference_can_be(tmp_path):
+@pytest.mark.parametrize("least", [0.0, -1.0])
+def test_an_interval_ends_where_no_mean_can_be_and_nowhere_for_rewards_below_0(tmp_path, least):
     written = []
     rewards = {"base": (0.0, 0.0, 0.0), "grpo": (0.0, 0.0, 0.0), "loo": (1.0, 1.0, 0.7)}
     for name, of_seeds in rewards.items():
         levels = {} if name == "base" else {"method": name}
         for seed, reward in enumerate(of_seeds):
+            # One of four samples is worse: the best of two is the same, and lies in [0, 1].
             scores = [
-                Score(f"{seed}-{problem}", sample, reward, 0, 1, Outcome.SCORED, 0.0)
+                Score(f"{seed}-{problem}", sample, value, 0, 1, Outcome.SCORED, 0.0)
                 for problem in range(2)
-                for sample in range(2)
+                for sample, value in enumerate([reward, reward, reward, min(reward, least)])
             ]
             folder = tmp_path / f"{name}-{seed}"
             folder.mkdir()
@@ -231,11 +233,14 @@ def test_the_interval_of_a_difference_ends_where_no_difference_can_be(tmp_path):
             written.append(Place(Variant(levels, {}), seed, folder, None))
     comparison = pooled_models(written, baseline="base")
     front = front_of(comparison, {"grpo": "grpo", "loo": "loo"}, rivals=["grpo"], ks=[2])
+    half = stats.t.ppf(0.975, 2) * stats.sem([1.0, 1.0, 0.7]) * np.sqrt(1 + 3 / 2)
+    assert half > 0.3  # Student's interval alone passes 1
+    highest = 1.0 if least == 0 else pytest.approx(0.9 + half)
     lowest = front.beyond[0]
     assert lowest.difference == pytest.approx(0.9)
-    half = stats.t.ppf(0.975, 2) * stats.sem([1.0, 1.0, 0.7]) * np.sqrt(1 + 3 / 2)
-    assert half > 0.3  # Student's interval alone would pass 1
-    assert (lowest.low, lowest.high) == (pytest.approx(0.9 - half), 1.0)
+    assert (lowest.low, lowest.high) == (pytest.approx(0.9 - half), highest)
+    (best,) = [best for best in front.best if (best.method, best.aim) == ("loo", 2)]
+    assert (best.estimates[1].mean, best.estimates[1].high) == (pytest.approx(0.9), highest)
 
 
 def test_a_difference_without_spread_is_said_without_an_interval(tmp_path):

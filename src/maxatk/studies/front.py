@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from maxatk.report.comparison import BASE, Comparison
-from maxatk.statistics.intervals import in_unit, none_for_nan, within
+from maxatk.statistics.intervals import none_for_nan, within
 from maxatk.statistics.tests import adjusted_p_values
 from maxatk.studies.front_choice import NO_FLOOR, Candidates
 
@@ -166,9 +166,8 @@ def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Be
     by_seed = models.chosen_by_seed(names, aim, NO_FLOOR)
     if model is None or by_seed is None:
         return None
-    held_out = models.held_out(by_seed)
-    interval = models.interval(held_out)
-    if all(in_unit(values) for values in held_out):
+    interval = models.interval(models.held_out(by_seed))
+    if models.bounded(by_seed):
         interval = within(interval, 0.0, 1.0)
     estimates = []
     for column, k in enumerate(models.ks):
@@ -234,7 +233,7 @@ def _beyond(
     their_values = [values[:, [column]] for values in models.held_out(their_models)]
     pairs = zip(our_values, their_values, strict=True)
     test = models.interval([our - their for our, their in pairs])
-    if all(map(in_unit, [*our_values, *their_values])):
+    if models.bounded(our_models) and models.bounded(their_models):
         test = within(test, -1.0, 1.0)
     return Beyond(
         aim=aim,

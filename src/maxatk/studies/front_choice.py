@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.report.comparison import Comparison
-from maxatk.statistics.intervals import FloatArray, mean_and_error
+from maxatk.report.comparison import Comparison, Run
+from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error
 from maxatk.statistics.tests import (
     FEWEST_SEEDS,
     PairedDifference,
@@ -43,6 +43,11 @@ class Candidates:
         # By model and seed: the values of every problem, (P, K), that are reported.
         self._values = {
             name: [part.run(name).values("max@k", ks) for part in comparison.seeds]
+            for name in comparison.names
+        }
+        # By model and seed: whether all rewards that are reported lie in [0, 1].
+        self._bounded = {
+            name: [_is_bounded(part.run(name), ks) for part in comparison.seeds]
             for name in comparison.names
         }
         # By model: the means of every seed, (S, K), that choose.
@@ -100,6 +105,10 @@ class Candidates:
         """Return the values (P, K) of every seed with the model that was chosen for it."""
         return [self._values[model][seed] for seed, model in enumerate(models)]
 
+    def bounded(self, models: Sequence[str]) -> bool:
+        """Return whether max@k of the model chosen for every seed can only lie in [0, 1]."""
+        return all(self._bounded[model][seed] for seed, model in enumerate(models))
+
     def mean(self, models: Sequence[str], k: int) -> float:
         """Return the mean of max@k over the seeds, each with the model chosen for it."""
         column = self.ks.index(k)
@@ -119,6 +128,12 @@ class Candidates:
             return over_seeds(rows, variance_factor=factor)
         problems = np.mean(rows, axis=0) if self._shared else np.concatenate(rows)
         return paired_difference(problems, np.zeros_like(problems))
+
+
+def _is_bounded(run: Run, ks: Sequence[int]) -> bool:
+    """Return whether rewards lie in [0, 1]: max@k, a mean of them, may do so where they do not."""
+    extremes = np.array(run.results.per_problem.extremes)
+    return in_unit(run.values("max@k", ks)) and in_unit(extremes)
 
 
 def _means_of_seeds(values: Sequence[FloatArray]) -> FloatArray:
