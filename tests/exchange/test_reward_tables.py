@@ -163,6 +163,25 @@ def test_a_reward_with_a_decimal_comma_is_refused_and_what_to_write_is_said(tmp_
         read_rewards(path)
 
 
+@pytest.mark.parametrize("command", ["score", "compare"])
+@pytest.mark.parametrize("cell", ['"0,5"', "good"])
+def test_a_column_for_the_reward_is_held_to_what_a_reward_is(maxatk, tmp_path, command, cell):
+    path = tmp_path / "scores.csv"
+    path.write_text(f"problem_id,reward,judge,note\np,1,0.5,x\np,0,,y\nq,0,{cell},z\nq,1,nan,\n")
+    files = (
+        ["--rewards", path, "--out", "run"] if command == "score" else [f"a={path}", f"b={path}"]
+    )
+    done = maxatk(command, *files, "--column", "judge")
+    assert done.returncode != 0
+    assert f"{path}:4: field 'judge': must be a finite number" in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "run").exists()
+    assert read_rewards(path).results().metrics["max@k"][1].mean == 0.5  # it is not asked for
+    path.write_text(path.read_text().replace(cell, "0.25"))
+    counts = read_rewards(path, column="judge").results(column="judge").counts
+    assert (counts.samples, counts.unscored) == (4, 2)  # the empty cell, and NaN
+
+
 def repeated(folder, name):
     """Write a table as a join without suffixes leaves it: the names of two columns are equal."""
     import pyarrow

@@ -50,7 +50,7 @@ def load_results(
         require(isinstance(source, str | Path), "results", allowed, source)
         path = Path(source)
         if is_rewards(path):
-            rewards = read_rewards(path, mapping=mapping)
+            rewards = read_rewards(path, mapping=mapping, column=column)
             passes = 1.0 if threshold is None else threshold
             return rewards.results(ks=ks, threshold=passes, column=column)
     results, folder = _stored(source)

@@ -107,7 +107,9 @@ def score_rewards(
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, a folder of other settings), all before anything is written.
     """
-    rewards = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
+    rewards = read_rewards(
+        path, log_format=log_format, mapping=mapping, problems=problems, column=column
+    )
     results = rewards.results(ks=more_ks, threshold=threshold, column=column)
     out = Path(out)
     written = folder.out_folder(out)
@@ -215,11 +217,15 @@ def read_rewards(
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     problems: Mapping[str, Problem] | None = None,
+    column: str | None = None,
 ) -> OutsideRewards:
-    """Return the rewards of a file; the errors are those of `score_rewards`."""
+    """Return the rewards of a file, of which `column` is to stand in for the reward.
+
+    The errors are those of `score_rewards`.
+    """
     size = Path(path).stat().st_size if Path(path).is_file() else 0  # it may grow while it is read
     opened = open_log(path, log_format=log_format, mapping=mapping)
-    rows = opened.samples()
+    rows = opened.samples(column=column)
     if all(row.reward is None for row in rows):
         reason = "all of its rewards are empty"
         if any(row.completion is not None for row in rows):

@@ -180,6 +180,15 @@ def reward(value: Any, name: str, *, text_is_number: bool = False) -> float | No
     return None if math.isnan(number) else number
 
 
+def refuse_other_cell(row: RawRow, column: str) -> None:
+    """Raise DataError where a column that stands in for the reward has what no reward can be.
+
+    Such a cell would be one without a number, and its sample one without a reward.
+    """
+    if column in row:
+        reward(row[column], column, text_is_number=isinstance(row, TextRow))
+
+
 def numbers(row: RawRow, *, without: Sequence[str] = ()) -> dict[str, float]:
     """Return the finite numbers of a row by field, those of the fields in `without` left out.
 

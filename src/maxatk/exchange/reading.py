@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from maxatk.check import as_path, require
 from maxatk.errors import DataError
+from maxatk.exchange import log
 from maxatk.exchange.file_rows import placed_rows, row_of
 from maxatk.exchange.formats import FORMATS, TABLE
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
@@ -119,15 +120,18 @@ class OpenLog:
         """How its rows become samples."""
         return FORMATS[self.format_name]
 
-    def samples(self, accept: Accept = lambda row: row) -> list[LogRow]:
+    def samples(
+        self, accept: Accept = lambda row: row, *, column: str | None = None
+    ) -> list[LogRow]:
         """Return the samples, in the order of the file, each with its index; raises as `read_log`.
 
-        `accept` changes a sample, or refuses it with a DataError.
+        `accept` changes a sample, or refuses it with a DataError. What stands in the field `column`
+        of a row has to be a number, or empty.
         """
         # A row that is wrong does not end the reading, so that one message names all of them.
         errors: _Errors = {}
         choices: set[str] = set()  # what the rows have where the format has to choose
-        rows = self._converted(errors, choices)
+        rows = self._converted(errors, choices, column)
         if "problem_id" not in self.mapping:
             tell_apart(at.row for at in rows)
         samples = self._numbered(_accepted(rows, accept, errors), errors)
@@ -138,7 +142,7 @@ class OpenLog:
             raise DataError(f"{self.path}: {self._why_none(choices)}")
         return samples
 
-    def _converted(self, errors: _Errors, choices: set[str]) -> list[RowAt]:
+    def _converted(self, errors: _Errors, choices: set[str], column: str | None) -> list[RowAt]:
         """Return the samples of all rows; add to the errors, and to what there is to choose."""
         converted: list[RowAt] = []
         for number, (place, value) in enumerate(_counted(self.path, self.rows)):
@@ -146,7 +150,10 @@ class OpenLog:
                 row = row_of(value)
                 if self.format.choice is not None:
                     choices.add(str(row.get(self.format.choice)))
-                converted += [RowAt(number, place, sample) for sample in self._samples_of(row)]
+                samples = self._samples_of(row)
+                if column is not None:
+                    log.refuse_other_cell(row, column)
+                converted += [RowAt(number, place, sample) for sample in samples]
             except ValueError as error:
                 errors[number] = (place, str(error))
         return converted
