@@ -61,6 +61,21 @@ def test_two_columns_of_one_name_are_refused_by_it(data):
         frame(joined, problem="task", reward="score")
 
 
+def test_a_sample_that_occurs_twice_is_refused_as_in_a_file(data):
+    numbered = data.assign(sample=data.groupby("task").cumcount() + 1)
+    results = frame(numbered, problem="task", reward="score")
+    assert results.per_problem == frame(data, problem="task", reward="score").per_problem
+    two_runs = pd.concat([numbered, numbered.assign(model="other")])
+    with pytest.raises(DataError, match=r"data, row 6: sample 1 of '[ab]' occurs twice; allowed"):
+        frame(two_runs, problem="task", reward="score")
+    with pytest.raises(
+        DataError, match=r"row 0: field 'sample': must be an integer from 0, got 'x"
+    ):
+        frame(data.assign(sample="x"), problem="task", reward="score")
+    rewards = data.assign(sample=data["score"]).drop(columns="score")
+    assert frame(rewards, problem="task", reward="sample").counts.samples == 6
+
+
 def test_rows_that_are_parts_of_rollouts_are_refused_and_not_counted():
     """The same table counts each rollout once where it is a file."""
     data = pd.DataFrame({"task": ["a"] * 4, "score": [0, 1, 0, 0], "rollout": [0, 0, 1, None]})

@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maxatk.bounded import json_value, read_whole
+from maxatk.bounded import json_value, placed, read_whole
 from maxatk.check import require
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, counted, unknown_name
@@ -145,11 +145,12 @@ def frame(
     """Return the results of a long data frame: one row a sample, as `evaluate` computes them.
 
     `problem` and `reward` are columns; NaN is a sample without a reward. `more_ks` are beside 1,
-    2, 4, ..., and `threshold` is the reward from which a sample passes.
+    2, 4, ..., and `threshold` is the reward from which a sample passes. A further column `sample`
+    has the number of each sample of a problem; rows are counted where there is none.
 
     Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row,
-    no reward, two columns of one name, a column `rollout` or `turn` that says that several rows are
-    one sample).
+    no reward, two columns of one name, a sample that occurs twice, a column `rollout` or `turn`
+    that says that several rows are one sample).
     """
     pandas = sys.modules.get("pandas")  # who has a frame has imported it
     is_frame = pandas is not None and isinstance(data, pandas.DataFrame)
@@ -160,22 +161,36 @@ def frame(
             raise unknown_name(field, column, map(str, data.columns))
     if not len(data):
         raise DataError("data: holds no rows")
-    counts = Counter[str]()
+    paths = {"problem_id": problem, "reward": reward}
+    if "sample" in data.columns and "sample" not in (problem, reward):
+        paths["sample"] = "sample"
     rows = []
     for number, row in enumerate(data.to_dict("records")):
-        try:
-            sample = log.sample_at(row, {"problem_id": problem, "reward": reward})
-        except DataError as error:
-            raise DataError(f"data, row {number}: {error}") from error
-        sample.sample = counts[sample.problem_id]
-        counts[sample.problem_id] += 1
-        rows.append(sample)
+        with placed(f"data, row {number}"):
+            rows.append(log.sample_at(row, paths))
     _refuse_parts(data.drop(columns=[problem, reward]), [row.problem_id for row in rows])
+    _number(rows)
     if all(row.reward is None for row in rows):
         raise DataError(f"data: column {reward!r} holds no rewards")
     source = {"frame": {"problem": problem, "reward": reward}}
-    rewards = OutsideRewards(rows, sorted(counts, key=natural), source)
-    return rewards.results(ks=more_ks, threshold=threshold)
+    ids = sorted({row.problem_id for row in rows}, key=natural)
+    return OutsideRewards(rows, ids, source).results(ks=more_ks, threshold=threshold)
+
+
+def _number(rows: Sequence[LogRow]) -> None:
+    """Number the samples of each problem that have none; raises DataError for one that is twice."""
+    samples_of: dict[str, set[int]] = defaultdict(set)
+    for number, row in enumerate(rows):
+        samples = samples_of[row.problem_id]
+        if row.sample is None:
+            row.sample = len(samples)
+        if row.sample in samples:
+            raise DataError(
+                f"data, row {number}: sample {row.sample} of {row.problem_id!r:.80} occurs twice; "
+                "allowed: the samples of one run, without the column 'sample' or each by a number "
+                "of its own"
+            )
+        samples.add(row.sample)
 
 
 def _refuse_parts(columns: pd.DataFrame, problem_ids: Sequence[str]) -> None:
