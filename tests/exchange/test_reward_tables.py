@@ -1,6 +1,7 @@
 """Rewards that somebody else computed, from a table to numbers, through the command line."""
 
 import csv
+import decimal
 import gzip
 import itertools
 import json
@@ -180,6 +181,14 @@ def test_a_column_for_the_reward_is_held_to_what_a_reward_is(maxatk, tmp_path, c
     path.write_text(path.read_text().replace(cell, "0.25"))
     counts = read_rewards(path, column="judge").results(column="judge").counts
     assert (counts.samples, counts.unscored) == (4, 2)  # the empty cell, and NaN
+
+
+def test_decimals_as_databases_write_them_are_numbers(tmp_path):
+    values = [decimal.Decimal("0.5"), decimal.Decimal("-2"), None]
+    rows = [{"problem_id": "p", "reward": value, "judge": value} for value in values]
+    samples = read_log(write(tmp_path, rows, "s.parquet"))
+    assert [sample.reward for sample in samples] == [0.5, -2.0, None]
+    assert [sample.columns for sample in samples] == [{"judge": 0.5}, {"judge": -2.0}, {}]
 
 
 def repeated(folder, name):

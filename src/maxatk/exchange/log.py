@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -222,10 +223,13 @@ def one_each(values: Sequence[Any], count: int, path: str) -> Sequence[Any]:
 
 
 def _as_number(value: Any) -> float | None:
-    """Return a number, a truth value (1 and 0) or the text of one as a float; None for the rest."""
+    """Return a number, a truth value (1 and 0) or the text of one as a float; None for the rest.
+
+    A column of parquet that a database has written may hold decimals.
+    """
     if isinstance(value, str):
         value = {"true": 1.0, "false": 0.0}.get(value.strip().lower(), value)
-    if not isinstance(value, (str, bool, int, float)):
+    if not isinstance(value, (str, bool, int, float, decimal.Decimal)):
         return None
     try:
         return float(value)
