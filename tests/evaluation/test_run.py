@@ -2,14 +2,18 @@ import json
 import random
 import shutil
 import threading
+from dataclasses import replace
 
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.results import read_results
+from maxatk.evaluation.selection_gains import selection_gains
 from maxatk.evaluation.submissions import program_key
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import pass_at_k
+from maxatk.report.problem_details import problem_details
+from maxatk.report.reading import load_comparison
 from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import Verifier
 from runs import evaluated, rows_of, scored
@@ -259,7 +263,32 @@ def test_score_gives_the_same_results_from_the_samples_file(finished, problems, 
     (tmp_path / "s/scores.jsonl").write_text("\n".join(lines[:7]) + '\n{"pro')
     again = scored(finished / "samples.jsonl", problems, tmp_path / "s", verifier=verifier)
     assert again.per_problem == results.per_problem
+    assert (tmp_path / "s/samples.jsonl").read_bytes() == (finished / "samples.jsonl").read_bytes()
     assert len((tmp_path / "s/scores.jsonl").read_text().splitlines()) == 36
+
+
+def test_a_scored_file_is_a_run_whose_completions_choose_and_are_shown(
+    problems, tmp_path, verifier
+):
+    answers = [replace(p, tests=(), answer="2") for p in problems]
+    rows = [
+        {"problem_id": problem.id, "completion": text}
+        for problem in answers
+        for text in ("it is 2", "so 2", "or 3")
+    ]
+    write_jsonl(tmp_path / "given.jsonl", rows)
+    run = tmp_path / "s"
+    scored(tmp_path / "given.jsonl", answers, run, verifier=verifier, reward="answer")
+    gains = selection_gains(run, ["majority"], ks=[3])
+    assert gains.gains["majority"].mean.tolist() == [1.0]
+    details = problem_details(load_comparison({"s": run}), samples=3)
+    assert {sample.text for sample in details[0].runs[0].samples} == {r["completion"] for r in rows}
+    # Before the first verdict another file is no other run.
+    (run / "scores.jsonl").unlink()
+    write_jsonl(tmp_path / "given.jsonl", [{**row, "completion": "2"} for row in rows])
+    again = scored(tmp_path / "given.jsonl", answers, run, verifier=verifier, reward="answer")
+    assert again.metrics["max@k"][1].mean == 1.0
+    assert {row["completion"] for row in rows_of(run / "samples.jsonl")} == {"2"}
 
 
 def test_score_reads_evalplus_files(problems, verifier, tmp_path):

@@ -72,12 +72,10 @@ class FiledEvaluation(Evaluation):
     ) -> Generator[Sequence[Submission], None, None]:
         """Yield at once all that have no score.
 
-        A shard keeps its samples, from which `merge` tells how they ended without the file.
+        The folder keeps the samples, for whoever looks at them or chooses by them.
         """
-        if self.shard is not None:
-            write_jsonl(
-                self.out / folder.SAMPLES, (sample.to_json() for sample in self.samples.values())
-            )
+        rows = (sample.to_json() for sample in self.samples.values())
+        write_jsonl(self.out / folder.SAMPLES, rows)
         yield [s for s in self._submissions if key_of(s.sample) not in scored]
 
     def plan(self) -> dict[str, int]:

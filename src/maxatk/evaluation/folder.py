@@ -72,14 +72,17 @@ def check_folder(
     A folder without samples and scores is anybody's. With `grows`, the problems, it may hold fewer
     samples of a problem, or the first problems: a sample depends on seed, problem and index alone.
     The files `samples` and `rewards` may have grown at their ends. Without scores, what decides
-    them may be another.
+    them may be another, and so may the samples that were copied from a file.
     """
     files = [name for name in (SAMPLES, SCORES) if _has_content(out / name)]
     if not files:
         return
     path = out / MANIFEST
     # What may differ is taken over from the new settings; the rest has to be equal.
-    before = _with_renamed_model(recorded_settings(path), settings)
+    before = recorded_settings(path)
+    if SCORES not in files and "samples" in before and "samples" in settings:
+        return
+    before = _with_renamed_model(before, settings)
     if grows is not None:
         before = grown(before, settings, grows, samples)
     if rewards is not None:

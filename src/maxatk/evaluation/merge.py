@@ -39,6 +39,7 @@ RecordT = TypeVar("RecordT", bound=KeyedRecord)
 Progress = Callable[[int, int], object]
 """Called with the number of scores read so far and the number of all."""
 
+_RECORDS = (SAMPLES, SCORES)  # files that have a line a sample
 _MOST_NAMED = 20  # shards that lack something, in the message
 _EVERY = 1000  # scores between two reports of progress
 
@@ -77,19 +78,17 @@ def merge(run: str | Path, *, ks: Sequence[int] = (), progress: Progress | None 
     folder = OutFolder(out, "merge", tuple(part.folder.name for part in parts))
     folder.check()
     results = _results(out, parts, ks, progress or (lambda _done, _total: None))
-    # A run that scores a file leaves its samples there.
-    names = [SAMPLES, SCORES] if "sampling" in parts[0].settings else [SCORES]
-    for name in names:
+    for name in _RECORDS:
         _refuse_loss(out / name, _lines(parts, name))
     with folder.alone():
-        _write(out, parts, names, results)
+        _write(out, parts, results)
     return results
 
 
-def _write(out: Path, parts: Sequence[_Part], names: Sequence[str], results: Results) -> None:
+def _write(out: Path, parts: Sequence[_Part], results: Results) -> None:
     """Write the files of the run, whose shards are `parts`."""
     write_json(out / MANIFEST, {**parts[0].manifest, "settings": _settings_of_run(parts[0])})
-    for name in names:
+    for name in _RECORDS:
         _write_lines(out / name, _lines(parts, name))
     _write_lines(out / FAILURES, _failure_lines(parts))
     prompts = [_lines_of_file(part.folder / PROMPTS) for part in parts]

@@ -50,8 +50,8 @@ def score(
 ) -> Results:
     """Score the samples of a file and return the results.
 
-    The folder gets what that of `evaluate` does but the samples. The same call continues one that
-    was killed, and one whose samples or problems have grown at their end scores what is new.
+    The folder gets what that of `evaluate` does. The same call continues one that was killed, and
+    one whose samples or problems have grown at their end scores what is new.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.

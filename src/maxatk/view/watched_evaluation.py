@@ -106,7 +106,7 @@ class WatchedEvaluation:
         prompts = [row.get("prompt") for row in self._rows_of(PROMPTS, problem_id)]
         samples = []
         for score in self._rows_of(SCORES, problem_id):
-            sample = texts.get(score.get("sample"), {})  # none where `score` read a file
+            sample = texts.get(score.get("sample"), {})  # none of rewards without completions
             samples.append(
                 {
                     "reward": self._reward(score),
