@@ -88,10 +88,25 @@ def test_a_dump_of_verl_is_grouped_by_its_input(tmp_path):
 
 def test_texts_of_other_tools_are_no_scores_even_where_they_look_like_numbers(tmp_path):
     (row,) = read_log(write(tmp_path, {**VERL, "pred": "2", "is_last": "true"}))
-    assert row.columns == {"step": 5.0, "acc": 1.0}
+    assert row.columns == {"acc": 1.0}
     trl = {"step": 1, "prompt": "1+1=", "completion": "2", "correct": 1.0, "answer": "2"}
     (row,) = read_log(write(tmp_path, {**trl, "advantage": 0.5}))
-    assert (row.reward, row.columns.keys()) == (1.0, {"step", "correct", "advantage"})
+    assert (row.reward, row.columns.keys()) == (1.0, {"correct"})
+
+
+def test_what_a_trainer_notes_of_its_steps_is_no_score_that_selects(tmp_path):
+    verl = [{**VERL, "step": 5, "response_length": length} for length in (3, 9)]
+    trl = {"step": 5, "prompt": "p", "completion": "c"}
+    rows = {
+        "verl": [{**row, "score": score} for row, score in zip(verl, (1.0, 0.0), strict=True)],
+        "trl": [{**trl, "right": score, "advantage": score - 0.5} for score in (1.0, 0.0)],
+    }
+    chosen_by = {}
+    for name, of_tool in rows.items():
+        results = read_rewards(write(tmp_path, *of_tool, name=f"{name}.jsonl")).results()
+        chosen_by[name] = {metric for metric in results.metrics if " by " in metric}
+    assert chosen_by["verl"] == {"max@k by acc", "max@k by response_length"}
+    assert chosen_by["trl"] == {"max@k by right"}
 
 
 def test_one_prompt_with_two_answers_is_two_problems(tmp_path):
@@ -294,7 +309,7 @@ def test_messages_in_parts_tell_problems_apart_by_their_texts(tmp_path):
     ids = [sample.problem_id for sample in samples]
     assert ids == ["Be brief.\n2+2=", "Be brief.\n1+3="]
     # The completion is a number, and no score of its own.
-    assert samples[0].columns == {"step": 1.0, "advantage": 0.5, "correct": 1.0}
+    assert samples[0].columns == {"correct": 1.0}
 
 
 @pytest.mark.parametrize("completion", [[3, 4], [{"role": "assistant"}, "4"], ["4", None]])

@@ -189,6 +189,7 @@ def test_a_dump_of_slime_is_grouped_by_its_prompt_and_never_runs_code(tmp_path):
     ]  # fmt: skip
     results = score_rewards(tmp_path / "rollout_3.pt", tmp_path / "run")
     assert results.metrics["max@k"][2].mean == 2.0
+    assert not {"max@k by index", "max@k by group_index"} & results.metrics.keys()
     torch.save({"samples": [Run()]}, tmp_path / "bad.pt")
     with pytest.raises(DataError, match="not a dump of slime"):
         read_log(tmp_path / "bad.pt")

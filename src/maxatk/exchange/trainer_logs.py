@@ -26,17 +26,19 @@ from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.training.best_of_trl import BEFORE
 
 _TRL_FIELDS = ("step", "prompt", "completion", "advantage")
+_SLIME_PLACES = ("index", "group_index")  # of a sample and of its prompt in the data
 _VERL_OUTPUT = re.compile(r"(?P<session>.+_\d+)_\d+")  # {prompt}_{session}_{output}
 _VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 
 
 def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of `log_completions`, one parquet file a step; a reward function is a column."""
-    columns = log.numbers(row, without=("prompt", "completion"))
+    # An advantage knows the rewards of its group: a score that selects has to do without.
+    columns = log.numbers(row, without=_TRL_FIELDS)
     # A reward that is empty here, or NaN, may be a number in another row.
     missing = [name for name, value in row.items() if value is None or value != value]
-    rewards = [name for name in row if name in columns or name in missing]
-    rewards = [name for name in rewards if name not in _TRL_FIELDS]
+    rewards = [name for name in row if name not in _TRL_FIELDS]
+    rewards = [name for name in rewards if name in columns or name in missing]
     paths = {"prompt": "prompt", "completion": "completion"}
     if BEFORE in rewards:
         rewards = [BEFORE]  # what `best_of` returned to the trainer are its advantages
@@ -55,7 +57,8 @@ def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     if _VERL_FILLS.fullmatch(str(row.get("uid"))):
         return []  # it fills a rollout batch, and is no sample
     paths = {"prompt": "input", "completion": "output", "reward": "score", "answer": "gts"}
-    sample = log.sample_at(row, paths)
+    columns = log.numbers(row, without=("step", *paths.values()))
+    sample = log.sample_at(row, paths, columns)
     output = _VERL_OUTPUT.fullmatch(str(row.get("uid")))
     if output is not None:
         sample.rollout = output["session"]
@@ -160,7 +163,8 @@ def _slime(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             parts = ", ".join(map(str, row["reward"]))
             raise DataError(f"field 'reward': has {parts}; --map reward=reward.NAME chooses one")
         paths["reward"] = "reward"
-    return [log.sample_at(row, paths)]
+    columns = log.numbers(row, without=(*_SLIME_PLACES, *paths.values()))
+    return [log.sample_at(row, paths, columns)]
 
 
 def _rllm(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
