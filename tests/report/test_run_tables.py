@@ -193,6 +193,22 @@ def test_shares_of_outcomes_add_up(tables, results):
     assert sum(shares) == pytest.approx(100, abs=0.2)
 
 
+@pytest.mark.parametrize("lost", [Outcome.NO_REWARD, Outcome.INFRA_ERROR])
+def test_samples_without_a_reward_are_told_once(lost):
+    outcomes = [Outcome.SCORED, Outcome.NO_REWARD, lost]
+    scores = [
+        Score("p", i, 1.0 if outcome is Outcome.SCORED else None, 0, 0, outcome, 0.0)
+        for i, outcome in enumerate(outcomes)
+    ]
+    table = outcomes_table(build_results(["p"], None, scores, manifest={}))
+    counts = {row[0].text: row[1].text for row in table.rows}
+    if lost is Outcome.NO_REWARD:
+        assert counts == {"scored": "1", "no_reward": "2"}
+    else:
+        of_all = {"all without a reward": "2"}
+        assert counts == {"infra_error": "1", "scored": "1", "no_reward": "1", **of_all}
+
+
 def test_a_column_that_one_run_lacks_is_zero_there(results, make):
     timed = copy.deepcopy(results["same"])
     timed["counts"]["outcomes"]["time_limit"] = 7

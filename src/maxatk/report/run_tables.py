@@ -167,15 +167,18 @@ def samples_table(comparison: Comparison) -> Table:
 
 
 def outcomes_table(results: Results) -> Table:
-    """Return one row an outcome that occurred, and last the samples without a reward, if any."""
+    """Return one row an outcome that occurred, and last all samples without a reward.
+
+    They have no row of their own where there are none, or the row `no_reward` has all of them.
+    """
     require(isinstance(results, Results), "results", "Results", results)
     counts = results.counts
     numbers = {}
     for outcome in map(str, Outcome):
         if outcome in counts.outcomes:
             numbers[outcome] = counts.outcomes[outcome]
-    if counts.unscored:
-        numbers["unscored"] = counts.unscored
+    if counts.unscored != numbers.get(Outcome.NO_REWARD.value, 0):
+        numbers["all without a reward"] = counts.unscored
     return table_of(
         {
             "outcome": numbers,
