@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -45,9 +46,13 @@ def read_whole(path: Path, *, most: int = LONGEST) -> bytes:
     existing_file(path)
     with path.open("rb") as file:
         data = file.read(most + 1)
-    if len(data) > most:
-        raise DataError(f"{path}: is larger than {_mebibytes(most)}, the most that is read at once")
+    _refuse_larger(path, len(data), most)
     return data.removeprefix(codecs.BOM_UTF8)
+
+
+def _refuse_larger(path: Path, size: int, most: int) -> None:
+    if size > most:
+        raise DataError(f"{path}: is larger than {_mebibytes(most)}, the most that is read at once")
 
 
 def text_of(data: bytes) -> str:
@@ -96,13 +101,12 @@ def json_value(data: bytes | str, *, parse_int: Callable[[str], Any] | None = No
 
 
 class BrokenJSONError(DataError):
-    """A text is no JSON; `extra` says that it is one value with more behind it."""
+    """A text is no JSON, and within the bounds of one."""
 
     def __init__(self, error: json.JSONDecodeError) -> None:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         what = error.msg.removesuffix(" at")  # as of an unterminated string "starting at"
         super().__init__(f"broken JSON: {what} at {line}column {error.colno}")
-        self.extra = error.msg == "Extra data"
 
 
 def _count_values(text: str) -> int:
@@ -134,6 +138,32 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     for number, line in raw_lines(path):
         if not line.isspace():
             yield number, line
+
+
+def lines_or_whole(path: Path) -> Iterator[tuple[int, bytes]] | bytes:
+    """Return the lines of a file as `lines_of` where each is JSON by itself, else all its bytes.
+
+    The first of several lines tells. Lines may be more together than is read at once; of other
+    bytes DataError is raised for more, and blank lines are left out. Raises as `lines_of`.
+    """
+    lines = lines_of(path)
+    head = list(itertools.islice(lines, 2))
+    lines = itertools.chain(head, lines)
+    if len(head) > 1 and _is_json(head[0][1]):
+        return lines
+    whole = bytearray()
+    for _, line in lines:
+        whole += line
+        _refuse_larger(path, len(whole), LONGEST)
+    return bytes(whole)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json_value(line)
+    except DataError:
+        return False
+    return True
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from maxatk import bounded
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.outside_rewards import read_rewards, score_rewards
 from maxatk.evaluation.submissions import problems_of_log, read_submissions
@@ -194,10 +195,12 @@ def test_a_file_of_another_tool_is_read_without_its_name(tmp_path, name):
         read_log(path, log_format=other)
 
 
-@pytest.mark.parametrize("name", ["verl.jsonl", "code_list.json"])
+@pytest.mark.parametrize("name", ["verl.jsonl", "verl.json", "code_list.json"])
 def test_a_log_is_opened_once(tmp_path, monkeypatch, name):
-    row = {"question_id": "q", "code_list": ["x"]} if name.endswith(".json") else VERL
-    path = write(tmp_path, row)
+    rows = [{"question_id": "q", "code_list": ["x"]}]
+    if name.startswith("verl"):
+        rows = [VERL, {**VERL, "score": 0.0}]
+    path = write(tmp_path, *rows)
     path = path.rename(tmp_path / name)
     opened = []
     real = Path.open
@@ -207,8 +210,18 @@ def test_a_log_is_opened_once(tmp_path, monkeypatch, name):
         return real(self, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", count)
-    assert len(read_log(path)) == 1
+    assert len(read_log(path)) == len(rows)
     assert opened == [path]
+
+
+def test_rows_a_line_are_not_bounded_together_whatever_the_name(tmp_path, monkeypatch):
+    path = write(tmp_path, *[{**VERL, "input": f"{n}"} for n in range(40)])
+    path = path.rename(tmp_path / "verl.json")
+    monkeypatch.setattr(bounded, "MOST_VALUES", 100)  # of one JSON text, as of a line
+    assert len(read_log(path)) == 40
+    path.write_text("[" + ",\n".join(path.read_text().splitlines()) + "]")
+    with pytest.raises(DataError, match=r"verl.json: not a JSON file: broken JSON: more than 100"):
+        read_log(path)
 
 
 def test_an_unknown_form_lists_its_fields(tmp_path):

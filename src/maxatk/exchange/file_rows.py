@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.bounded import BrokenJSONError, json_value, lines_of, placed, read_whole
+from maxatk.bounded import json_value, lines_of, lines_or_whole, placed
 from maxatk.errors import DataError
 from maxatk.exchange.log import PlacedRow, RawRow
 from maxatk.jsonl import json_object
@@ -22,9 +22,11 @@ def placed_rows(path: Path) -> Iterable[PlacedRow]:
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return ((f"{path}, row {number}", row) for number, row in enumerate(parquet_rows(path)))
-    content = _json(path) if suffix == ".json" else None
-    if content is None:
-        return ((f"{path}:{number}", line) for number, line in lines_of(path))
+    read = lines_or_whole(path) if suffix == ".json" else lines_of(path)
+    if not isinstance(read, bytes):
+        return ((f"{path}:{number}", line) for number, line in read)
+    with placed(f"{path}: not a JSON file"):
+        content = json_value(read)
     if isinstance(content, list):
         return [(f"{path}, item {number}", item) for number, item in enumerate(content)]
     return [(str(path), content)]
@@ -37,15 +39,3 @@ def row_of(value: Any) -> RawRow:
     if not isinstance(value, Mapping):
         raise DataError(f"must be a JSON object, got {type(value).__name__}")
     return whole_row(value)
-
-
-def _json(path: Path) -> Any:
-    """Return what a JSON file holds, None where that is a row a line, whatever the file's name."""
-    data = read_whole(path)
-    with placed(f"{path}: not a JSON file"):
-        try:
-            return json_value(data)
-        except BrokenJSONError as error:
-            if error.extra:
-                return None
-            raise

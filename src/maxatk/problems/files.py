@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from maxatk.bounded import BrokenJSONError, json_value, placed, read_whole
+from maxatk.bounded import json_value, lines_or_whole, placed
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.jsonl import read_jsonl
+from maxatk.jsonl import json_object, read_jsonl
 from maxatk.problems.benchmarks.base import Row
 from maxatk.tables import csv_rows, parquet_rows, whole_row
 
@@ -84,19 +84,15 @@ def read_rows(
 
 def _json_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of an array, or of the lines where each is a row, whatever the file's name."""
-    data = read_whole(path)
-    rows: object = None
-    has_lines = False
-    with placed(f"{path}: must hold a JSON array of rows"):
-        try:
-            rows = json_value(data)
-        except BrokenJSONError as error:
-            has_lines = error.extra
-            if not has_lines:
-                raise
-    if has_lines:
-        yield from read_jsonl(path, lambda row: row)
+    read = lines_or_whole(path)
+    if not isinstance(read, bytes):
+        for number, line in read:
+            with placed(f"{path}:{number}"):
+                row = json_object(line)
+            yield row
         return
+    with placed(f"{path}: must hold a JSON array of rows"):
+        rows = json_value(read)
     if not isinstance(rows, list):
         raise DataError(f"{path}: must hold a JSON array of rows, got {rows!r:.60}")
     for row in rows:
