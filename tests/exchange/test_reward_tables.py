@@ -216,13 +216,18 @@ def test_two_columns_of_one_name_are_refused_by_it(maxatk, tmp_path, name):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_index_of_a_frame_is_a_column_without_a_name(tmp_path):
+def test_the_index_of_a_frame_is_no_score_that_selects(tmp_path):
     frame = pd.DataFrame({"problem_id": ["p", "p", "q"], "reward": [0.0, 1.0, 1.0]})
     frame.to_csv(tmp_path / "s.csv")
     assert (tmp_path / "s.csv").read_text().startswith(",problem_id,reward\n0,p,")
     results = score_rewards(tmp_path / "s.csv", tmp_path / "run")
     assert results.metrics["max@k"][1].mean == 0.75
     assert set(results.metrics) == {"max@k", "pass@k"}  # the index is no score that chooses
+    pd.read_csv(tmp_path / "s.csv").to_csv(tmp_path / "again.csv", index=False)
+    assert (tmp_path / "again.csv").read_text().startswith("Unnamed: 0,problem_id,reward\n0,p,")
+    frame.iloc[::-1].to_parquet(tmp_path / "s.parquet")  # with the column __index_level_0__
+    for name in ("again.csv", "s.parquet"):
+        assert read_rewards(tmp_path / name).results().metrics == results.metrics
 
 
 def test_samples_with_and_without_a_number_are_told_apart_in_the_message(tmp_path):

@@ -23,6 +23,7 @@ PlacedRow: TypeAlias = tuple[str, Any]
 
 _ASSISTANT = "assistant"
 _WITH_COMMA = re.compile(r"[+-]?[\d.]+,\d+")  # 0,5 as spreadsheets of many countries write it
+_INDEX = re.compile(r"|__index_level_\d+__|Unnamed: \d+")  # what it is called in files of pandas
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "an object": lambda value: isinstance(value, Mapping),
@@ -193,13 +194,15 @@ def refuse_other_cell(row: RawRow, column: str) -> None:
 def numbers(row: RawRow, *, without: Sequence[str] = ()) -> dict[str, float]:
     """Return the finite numbers of a row by field, those of the fields in `without` left out.
 
-    A field without a name is left out too: it is the index of a table, and nobody could choose it.
+    So is the index of a table, which nobody chose as a score: it has no name, or one by pandas.
     The text of a number is one where there are no types; elsewhere it may be an answer.
     """
     has_types = not isinstance(row, TextRow)
     finite = {}
     for name, value in row.items():
-        if name == "" or name in without or (has_types and isinstance(value, str)):
+        if name in without or _INDEX.fullmatch(str(name)):
+            continue
+        if has_types and isinstance(value, str):
             continue
         number = _as_number(value)
         if number is not None and math.isfinite(number):
