@@ -1,6 +1,7 @@
 """A table of one's own: where its fields are, and tests in every usual form."""
 
 import json
+import math
 
 import pytest
 
@@ -33,7 +34,15 @@ def test_paths_lead_to_fields_inside_others(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "answer"),
-    [(["2"], "2"), ([2.5], "2.5"), (0, "0"), (True, "True"), ("[1, 2]", "[1, 2]"), ([], None)],
+    [
+        (["2"], "2"),
+        ([2.5], "2.5"),
+        (0, "0"),
+        (True, "True"),
+        ("[1, 2]", "[1, 2]"),
+        ([], None),
+        (math.nan, None),
+    ],
 )
 def test_an_answer_is_a_text_a_number_or_a_list_of_one(tmp_path, value, answer):
     problems = read(tmp_path, {"prompt": "1 + 1 =", "answer": value})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -94,7 +95,8 @@ def _answer(row: base.Row, options: Options, *, is_needed: bool) -> str | None:
     value = _needed(row, options.answer) if is_needed else value_at(row, options.answer)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    if value is MISSING or value in (None, "", []):
+    is_nan = isinstance(value, float) and math.isnan(value)  # missing in a column of numbers
+    if value is MISSING or is_nan or value in (None, "", []):
         return None
     if isinstance(value, (list, Mapping)):
         raise DataError(
