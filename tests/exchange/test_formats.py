@@ -65,8 +65,14 @@ def test_choices_of_a_batch_are_samples_and_so_are_numbered_requests(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"error": {"code": "x"}}, r"field 'error': the request 'p' failed: {'code': 'x'}"),
-        ({"response": {"status_code": 429}}, r"'response.status_code': must be 200, got 429"),
+        (
+            {"error": {"code": "x"}},
+            r"field 'error': the request 'p' failed: {'code': 'x'}; send it",
+        ),
+        (
+            {"response": {"status_code": 429}},
+            r"'response.status_code': must be 200, got 429; send it",
+        ),
         ({"response": None}, "must be 200, got None"),
         ({"custom_id": 4}, "field 'custom_id': must be text, got 4"),
     ],

@@ -27,6 +27,7 @@ from maxatk.tables import TextRow
 NO_INSPECT = "logs of inspect need the package 'inspect_ai': pip install 'maxatk[inspect]'"
 
 _PASS = "pass"
+_REMEDY = "; send it again, or leave its line out: then it is no sample"  # of a failed request
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 
@@ -84,10 +85,12 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """
     custom = log.field(row, "custom_id", "text")
     if row.get("error") is not None:
-        raise DataError(f"field 'error': the request {custom!r} failed: {row['error']!r:.80}")
+        raise DataError(
+            f"field 'error': the request {custom!r} failed: {row['error']!r:.80}{_REMEDY}"
+        )
     status = log.field(row, "response.status_code", absent=None)
     if status != 200:
-        raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}")
+        raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}{_REMEDY}")
     choices = log.field(row, "response.body.choices", "a list of objects")
     samples = []
     for number, choice in enumerate(choices):
