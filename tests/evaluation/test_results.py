@@ -41,6 +41,13 @@ def test_unscored_samples_shrink_n_and_are_counted():
     assert results.manifest == {"m": 1}
 
 
+def test_a_reward_that_nobody_gave_is_told_in_words():
+    missing = dataclasses.replace(score("a", 2, None), outcome=Outcome.NO_REWARD)
+    counts = build_results(["a", "b"], None, [*SCORES, missing], manifest={}).counts
+    left_out = "2 of 5 samples (40.0%) have no reward and are left out"
+    assert counts.lacking == f"{left_out}: infra_error (1); none was given (1)"
+
+
 def test_all_unscored_gives_null_not_zero():
     results = build_results(["a"], SAMPLES[:1], [score("a", 0, None)], manifest={})
     assert results.metrics["pass@k"][1].mean is None

@@ -18,7 +18,7 @@ from maxatk.evaluation.budgets import is_budget, reward_within, rewards_by_turn,
 from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
 from maxatk.objectives import max_at_k
 from maxatk.objectives.metrics import passes
-from maxatk.records import Sample, Score
+from maxatk.records import Outcome, Sample, Score
 from maxatk.statistics import intervals
 from maxatk.statistics.intervals import FloatArray
 
@@ -182,7 +182,8 @@ class ScoreTally:
         elif reward is None and score.reward is not None:
             self._reasons["no value in the column"] += 1
         elif reward is None:
-            self._reasons[score.outcome.value] += 1
+            is_silent = score.outcome is Outcome.NO_REWARD
+            self._reasons["none was given" if is_silent else score.outcome.value] += 1
 
     def reward_of(self, score: Score) -> float | None:
         """Return the reward of a score, or what stands in for it."""
