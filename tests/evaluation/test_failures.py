@@ -109,7 +109,7 @@ def test_the_page_prefers_samples_whose_failure_is_stored_and_knows_the_prompts(
     assert (first.prompt, second.prompt) == ("Double it.", "And this.")
     shown = {sample.index: sample for sample in first.runs[0].samples}
     assert shown[1].failure.got == "4\n"
-    assert shown[1].text is None  # `score` keeps no samples
+    assert shown[1].text == "print(4)"
     assert all(sample.failure is None for index, sample in shown.items() if index != 1)
 
 

@@ -72,7 +72,7 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_loses_nothing(
     out = tmp_path / "out"
     size = (whole / "scores.jsonl").stat().st_size
     counts = []
-    for part in (0.4, 0.7):  # the manifest has room, the scores have not
+    for part in (0.5, 0.8):  # manifest and samples have room, the scores have not
         done = on_a_full_disk(files, out, int(size * part))
         assert done.returncode == 1
         assert done.stderr == f"[Errno 27] File too large: '{out}/scores.jsonl'\n"
