@@ -9,7 +9,6 @@ from committed.results import (
     distance_between_studies,
     distance_over_seeds,
     in_one_line,
-    interval_over_seeds,
     mean_over_seeds,
     mean_over_seeds_as_text,
 )
@@ -247,14 +246,44 @@ def test_what_is_said_of_a_k_that_falls_is_what_the_fresh_seeds_have(fill):
     assert max(*more["bon_loo1", 128], *more["grpo, KL 0.2", 128]) < 0
     less = [text(name, 128, sign=-1) for name in ("bon_loo1", "grpo, KL 0.2")]
     assert f"less than both**, by {less[0]} and by {less[1]}, in each of the six seeds." in page
-    weaker = [
-        abs(interval_over_seeds(fill, "front_kl", "bon_loo1", "stronger KL penalty", k)[0])
-        for k in (1, 8)
-    ]
-    assert (
-        f"it has {weaker[0]:.3f} more than `bon_loo1` with a constant k at 1 and {weaker[1]:.3f} "
-        "less at 8."
-    ) in page
     assert f"[{text('bon_loo1', 1)} more at 1](study.md#without-a-penalty-with-a-k-that" in choose
     at_8 = text("bon_loo1", 8, sign=-1)
     assert f"a constant k, {at_8} less at 8 and {less[0]} less at 128;" in choose
+
+
+def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
+    falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
+    others = fill.load("front_repeated")
+    assert weaker[0].seeds == falling[0].seeds == others.seeds
+    more = {k: differences_between_studies(falling, weaker, k) for k in (1, 8, 128)}
+    p_values = [stats.ttest_1samp(more[k], 0).pvalue for k in (1, 8)]
+    adjusted = adjusted_p_values(p_values)
+    assert 0.05 < adjusted[1] < min(adjusted[0], 0.1)
+    assert min(more[8]) > 0 > np.mean(more[1])
+    at_8 = mean_over_seeds_as_text(more[8])
+    less = {k: mean_over_seeds_as_text(-np.array(more[k])) for k in (1, 128)}
+    assert (
+        f"has more at 8**, by {at_8}, in each of the six seeds (p {p_values[1]:.3f}, and "
+        f"{adjusted[1]:.3f} after correction for the two tests). At 1 it has {less[1]} less."
+    ) in page
+    assert f"the k that falls has {less[128]} less. This comparison was not planned." in page
+    stronger = (others, "grpo, KL 0.2")
+    traded = {k: np.array(differences_between_studies(weaker, stronger, k)) for k in (1, 8, 128)}
+    assert min(traded[1]) > 0 > max(traded[128])
+    assert (
+        f"Against 0.2 it has {mean_over_seeds_as_text(traded[1])} more at 1 and "
+        f"{mean_over_seeds_as_text(-traded[128])} less at 128, each in all six seeds, and "
+        f"{mean_over_seeds_as_text(-traded[8])} less at 8."
+    ) in page
+    constant = (others, "bon_loo1")
+    lead = distance_between_studies(constant, weaker, 8)
+    behind = distance_between_studies(weaker, constant, 1)
+    assert (
+        f"`bon_loo1` with a constant k has {lead} more at 8 than GRPO with 0.1 and {behind} less "
+        "at 1."
+    ) in page
+    for other in ("README.md", "docs/choose.md"):
+        assert f"{at_8} more at 8" in in_one_line(other)
+    assert f"{at_8} more at 8 ({adjusted[1]:.3f} after correction)" in in_one_line("README.md")
