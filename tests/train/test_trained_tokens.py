@@ -25,9 +25,10 @@ from maxatk.train import MaxAtKTrainer
 from maxatk.train.batch import GROUP_ROW
 
 from .conftest import GROUP, SpyTrainer, config, text_reward, with_weights
-from .expected import brute_force
+from .expected import brute_force, sequence_logps
 
 WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+FEW = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}  # whole groups too
 ENVIRONMENT = [40, 41, 42, 43, 44]  # what the environment says, the same for everyone
 
 
@@ -114,11 +115,16 @@ def test_what_an_environment_says_is_in_no_ratio(
     assert moved > 1e-2
 
 
-def test_the_logged_ratios_leave_out_what_an_environment_says(model_folder, prompts, tmp_path):
+@pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
+@pytest.mark.parametrize("geometry", [WHOLE, SPLIT, FEW], ids=["8 rows", "2 rows", "4 rows"])
+def test_the_logged_ratios_are_those_of_an_optimizer_step_without_what_an_environment_says(
+    model_folder, prompts, tmp_path, method, geometry
+):
+    settings = {"max_completion_length": 11, "num_iterations": 2, "max_steps": 2, **geometry}
     trainer = SpyTrainer(
         model=str(model_folder),
         reward_funcs=text_reward,
-        args=config(tmp_path, max_completion_length=11, num_iterations=2, max_steps=2),
+        args=config(tmp_path, method=method, **settings),
         train_dataset=prompts,
         processing_class=load_tokenizer(str(model_folder)),
         rollout_func=talk,
@@ -127,12 +133,35 @@ def test_the_logged_ratios_leave_out_what_an_environment_says(model_folder, prom
     rows = trainer.generations[0][1]
     now, old = (
         logps_of_the_policys_tokens(model_folder, policy, rows)
-        for policy in (trainer.seen[1].policy, trainer.seen[0].policy)
+        for policy in (trainer.seen[-1].policy, trainer.seen[0].policy)
     )
     logged = [row for row in trainer.state.log_history if "ratio/mean_abs_delta" in row]
-    assert logged[0]["ratio/mean_abs_delta"] == pytest.approx(
-        np.abs(np.expm1(now - old)).mean(), abs=1e-4
+    deviations = np.abs(np.expm1(now - old))
+    assert len(logged) == 1
+    assert logged[0]["ratio/mean_abs_delta"] == pytest.approx(deviations.mean(), abs=1e-4)
+    assert logged[0]["ratio/max_abs_delta"] == pytest.approx(deviations.max(), abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
+@pytest.mark.parametrize("geometry", [WHOLE, SPLIT], ids=["8 rows", "2 rows"])
+def test_completions_that_the_loss_leaves_out_are_in_no_logged_ratio(
+    model_folder, make_trainer, method, geometry
+):
+    changes = {"max_completion_length": 64, "mask_truncated_completions": True, "method": method}
+    trainer = make_trainer(num_iterations=2, max_steps=2, **changes, **geometry)
+    trainer.train()
+    rows = trainer.generations[0][1]
+    in_loss = rows["completion_mask"].any(dim=1)
+    assert 0 < in_loss.sum() < len(in_loss)
+    now, old = (
+        sequence_logps(model_folder, seen.policy, rows)
+        for seen in (trainer.seen[-1], trainer.seen[0])
     )
+    deviations = np.abs(np.expm1(now - old))[in_loss]
+    assert deviations.max() > 0.01
+    row = trainer.state.log_history[1]
+    assert row["ratio/mean_abs_delta"] == pytest.approx(deviations.mean(), abs=1e-4)
+    assert row["ratio/clamped"] == pytest.approx((deviations > 0.5).mean())
 
 
 WORDS = ["<pad>", "<eos>", "<image>", "user", "look", "twice", *"abcdefgh"]

@@ -350,3 +350,17 @@ def test_ratios_are_logged_in_their_own_words():
         clipped.sum() ** 2 / (4 * (clipped**2).sum())
     )
     assert "ratio/effective_samples" not in ratio_values(log_ratios, clamp=None)
+
+
+def test_a_sample_without_a_ratio_counts_in_no_logged_value():
+    nan = np.nan
+    log_ratios = np.log([[1.0, nan, 1.5, 0.25], [nan, nan, nan, nan], [nan, 0.9, nan, nan]])
+    values = ratio_values(log_ratios, clamp=0.5, k=2)
+    assert values["ratio/mean_abs_delta"] == pytest.approx((0.5 + 0.75 + 0.1) / 4)
+    assert values["ratio/max_abs_delta"] == pytest.approx(0.75)
+    assert values["ratio/clamped"] == pytest.approx(1 / 4)
+    first = ratio_values(np.log([[1.0, 1.5, 0.25]]), clamp=0.5, k=2)
+    expected = (first["ratio/effective_samples"] + 1) / 2
+    assert values["ratio/effective_samples"] == pytest.approx(expected)
+    of_nothing = ratio_values(log_ratios[1:2], clamp=0.5, k=2)
+    assert all(np.isnan(value) for value in of_nothing.values())

@@ -24,10 +24,11 @@ from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
+from maxatk.train.moves import Moves
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
 from maxatk.train.unread_settings import check_unread
-from maxatk.training import Groups, Learner, ratio_values
+from maxatk.training import Groups, Learner
 
 with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip install 'trl>=1.16'"):
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
@@ -206,6 +207,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             )
             check_conversations(args, arguments)
         self._learner = Learner(args.objective)
+        self._moves = Moves(args.objective.delta_clamp)
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)
         self.add_callback(FiniteGradients())
@@ -235,6 +237,13 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=unwrap)
         )
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Take the training step of transformers, which is one micro-batch."""
+        loss = super().training_step(*args, **kwargs)
+        if self.accelerator.sync_gradients:  # the last micro-batch before the optimizer moves
+            self._moves.log(self._metrics["train"])
+        return loss
+
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> torch.Tensor:
@@ -258,7 +267,8 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             now = outputs.log_probs.detach().flatten()[token_index]
             log_ratios = torch.zeros_like(rewards[0])
             log_ratios.index_add_(0, conversation, (now - sampled).to(log_ratios))
-            self._log_moves(self.accelerator.gather(log_ratios))
+            ratios = self._in_groups(self.accelerator.gather(log_ratios))
+            self._moves.add(ratios, k=self._learner.objective.k)
             groups = Groups(self._in_groups(rewards), self._learner.objective.k)
             fresh = self._learner.advantages(groups, self._in_groups(log_ratios)).reshape(-1)
             advantages.copy_(torch.from_numpy(fresh).to(advantages)[conversation])
@@ -273,15 +283,6 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         """Return values of conversations as an array (P, n)."""
         groups: np.ndarray = values.cpu().numpy().reshape(-1, self.args.num_generations)
         return groups
-
-    def _log_moves(self, log_ratios: torch.Tensor) -> None:
-        """Log how far the policy has moved from the one that sampled the conversations."""
-        objective = self._learner.objective
-        logged = ratio_values(
-            self._in_groups(log_ratios), clamp=objective.delta_clamp, k=objective.k
-        )
-        for name, value in logged.items():
-            self._metrics["train"][name].append(value)
 
 
 def _check_worker(worker: Any, config: MaxAtKAsyncConfig) -> None:

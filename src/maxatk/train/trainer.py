@@ -40,12 +40,13 @@ from maxatk.train.config import MaxAtKConfig
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
 from maxatk.train.model_card import describe_training
+from maxatk.train.moves import Moves
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller
 from maxatk.train.shared_prompts import SharedPasses
 from maxatk.train.start_checks import check_trl
-from maxatk.training import Step, TrainingRecord, ratio_values
+from maxatk.training import Step, TrainingRecord
 from maxatk.training.groups import in_groups
 from maxatk.training.keys import SILENT
 from maxatk.training.symptoms import values
@@ -102,11 +103,13 @@ class MaxAtKTrainer(ResumingTrainer):
             self._shared = SharedPasses(compared)
         # What is done with the log-probabilities of the coming pass, where it is the loss's own.
         self._read_pass: Callable[[torch.Tensor], None] | None = None
+        self._moves = Moves(args.delta_clamp)
         self._seconds_of_update: list[float] = []  # of the micro-batches since the last one
 
     def _forget_training(self) -> None:
         super()._forget_training()
         self._read_pass = None
+        self._moves.forget()
         self._seconds_of_update = []
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -167,6 +170,7 @@ class MaxAtKTrainer(ResumingTrainer):
         if self.accelerator.sync_gradients:  # the last micro-batch before the optimizer moves
             self._metrics["train"]["seconds/update"].append(sum(seconds))
             seconds.clear()
+            self._moves.log(self._metrics["train"])
         return loss
 
     def create_model_card(self, model_name: str | None = None, **kwargs: Any) -> None:
@@ -257,7 +261,9 @@ class MaxAtKTrainer(ResumingTrainer):
         if self.args.form == "reinforce":  # the weights hold the own ratio to the sampler
             factor = output["importance_sampling_ratio"]
             output["importance_sampling_ratio"] = torch.ones_like(factor)
-        return self._logged_ratios(self.accelerator.gather(local))
+        ratios = self._by_group(self.accelerator.gather(local))
+        self._moves.add(ratios, masked=self._rollout.masked, k=self._rollout.k)
+        return ratios
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> MicroBatch:
         before = self._buffered_inputs
@@ -302,7 +308,8 @@ class MaxAtKTrainer(ResumingTrainer):
         rows = self.accelerator.gather(torch.cat([batch[GROUP_ROW] for batch in buffered])).cpu()
         ratios = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
         ratios[rows] = self.accelerator.gather(torch.cat(local_ratios)).double().cpu()
-        log_ratios = self._logged_ratios(ratios)
+        log_ratios = self._by_group(ratios)
+        self._moves.add(log_ratios, masked=self._rollout.masked, k=self._rollout.k)
         fresh = self._learner.advantages(self._rollout, log_ratios).reshape(-1)
         for batch in buffered:
             _set_advantages(batch, fresh[batch[GROUP_ROW].cpu().numpy()])
@@ -317,13 +324,6 @@ class MaxAtKTrainer(ResumingTrainer):
         """Return values of the samples of whole groups as an array (P, n), float64."""
         table: np.ndarray = values.double().cpu().numpy().reshape(-1, self.num_generations)
         return table
-
-    def _logged_ratios(self, log_ratios: torch.Tensor) -> np.ndarray:
-        """Return log ratios of whole groups as an array (P, n), and log them."""
-        groups = self._by_group(log_ratios)
-        clamp = self.args.delta_clamp
-        self._log_values(ratio_values(groups, clamp=clamp, k=self._rollout.k))
-        return groups
 
     def _compute_loss(self, model: Any, inputs: MicroBatch) -> torch.Tensor:
         if not self.model.training:
@@ -361,16 +361,19 @@ class MaxAtKTrainer(ResumingTrainer):
     def _correct_groups(self, batch: MicroBatch, logps: torch.Tensor) -> None:
         """Set the advantages of whole groups by the ratios of the loss's own pass."""
         log_ratios = batches.log_ratios(batch, logps)
-        self._logged_ratios(self.accelerator.gather(log_ratios))
+        of_all = self._rollout.at(self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy())
+        ratios_of_all = self._by_group(self.accelerator.gather(log_ratios))
+        self._moves.add(ratios_of_all, masked=of_all.masked, k=of_all.k)
         groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
         corrected = self._learner.advantages(groups, self._by_group(log_ratios))
         _set_advantages(batch, corrected.reshape(-1))
 
     def _log_moves(self, batch: MicroBatch, logps: torch.Tensor) -> None:
         """Log how far the policy has moved, where the advantages do not depend on it."""
-        ratios = self.accelerator.gather(batches.log_ratios(batch, logps))
-        clamp = self.args.delta_clamp
-        self._log_values(ratio_values(ratios.double().cpu().numpy(), clamp=clamp))
+        ratios = self.accelerator.gather(batches.log_ratios(batch, logps)).double().cpu().numpy()
+        rows = self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy()
+        masked = self._rollout.masked
+        self._moves.add(ratios, masked=None if masked is None else masked.ravel()[rows])
 
 
 def _set_advantages(batch: MicroBatch, advantages: np.ndarray) -> None:

@@ -47,20 +47,39 @@ def ratio_values(
     """Return how far the policy has moved from the one that sampled.
 
     `log_ratios` are in nats, (P, n) with `k`, which adds the effective sample size of the weights
-    of k-subsets; `clamp` is the objective's `delta_clamp`. Raises as `effective_sample_size`.
+    of k-subsets; `clamp` is the objective's `delta_clamp`. NaN is a sample without a ratio, as one
+    that the loss leaves out: it does not count, and without any other all values are NaN. Raises as
+    `effective_sample_size`.
     """
     logs = as_floats("log_ratios", log_ratios)
-    deviations = np.abs(np.expm1(np.clip(logs, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)))
+    known = logs[~np.isnan(logs)]
+    deviations = np.abs(np.expm1(np.clip(known, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)))
     bound = np.inf if clamp is None else clamp
     values = {
-        keys.MEAN_DELTA: float(deviations.mean()),
-        keys.MAX_DELTA: float(deviations.max()),
-        keys.CLAMPED: float((deviations > bound).mean()),
+        keys.MEAN_DELTA: _mean(deviations),
+        keys.MAX_DELTA: float(np.max(deviations)) if len(deviations) else np.nan,
+        keys.CLAMPED: _mean(deviations > bound),
     }
     if k is not None:
-        shares = effective_sample_size(logs, min(k, logs.shape[-1]), clamp=clamp)
-        values[keys.EFFECTIVE] = float(shares.mean())
+        values[keys.EFFECTIVE] = _mean(_effective_shares(logs, k, clamp))
     return values
+
+
+def _effective_shares(logs: np.ndarray, k: int, clamp: float | None) -> np.ndarray:
+    """Return the effective share of each group (P, n) with a ratio, among the samples that have."""
+    lacking = np.isnan(logs)
+    if not lacking.any():
+        return effective_sample_size(logs, min(k, logs.shape[-1]), clamp=clamp)
+    groups = [group[known] for group, known in zip(logs, ~lacking, strict=True) if known.any()]
+    shares = [
+        effective_sample_size(group[None], min(k, len(group)), clamp=clamp) for group in groups
+    ]
+    return np.concatenate([*shares, []])
+
+
+def _mean(values: np.ndarray) -> float:
+    """Return the mean, NaN of nothing."""
+    return float(np.mean(values)) if len(values) else np.nan
 
 
 def logged_ks(group_size: int, k: int) -> list[int]:
@@ -71,14 +90,12 @@ def logged_ks(group_size: int, k: int) -> list[int]:
 def mean_max_at_k(rewards: np.ndarray, k: int) -> float:
     """Return the mean max@k of the groups (P, n) with k scored samples; NaN where none has."""
     values = max_at_k(rewards, k)
-    scored = values[~np.isnan(values)]
-    return float(scored.mean()) if len(scored) else float("nan")
+    return _mean(values[~np.isnan(values)])
 
 
 def mean_reward(rewards: np.ndarray) -> float:
     """Return the mean of the rewards that are known, NaN without any."""
-    scored = rewards[~np.isnan(rewards)]
-    return float(scored.mean()) if len(scored) else float("nan")
+    return _mean(rewards[~np.isnan(rewards)])
 
 
 def _rewarded_elsewhere(rewards: np.ndarray, texts: Sequence[Sequence[str]]) -> float:
