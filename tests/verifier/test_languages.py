@@ -1,6 +1,9 @@
 """Programs in other languages: what is run, what is built once, what is refused."""
 
+import contextlib
 import math
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -383,3 +386,39 @@ def test_programs_have_the_stack_that_judges_give(verifier):
     assert verdict.tests[0].peak_memory > 200 << 20
     assert verdict.outcome in (Outcome.PASSED, Outcome.WRONG_ANSWER)
     assert math.isfinite(verdict.seconds)
+
+
+@contextlib.contextmanager
+def only_compiler(monkeypatch, folder):
+    """A `clang++` in a prefix of its own, as the only compiler; yields what sets how it builds."""
+    inside = folder / "llvm" / "bin"
+    inside.mkdir(parents=True)
+    driver = inside / "clang++"
+
+    def build_by(script):
+        driver.write_text(
+            f'#!/bin/sh\ncase "$1" in --version) echo clang version 99;;\n'
+            f"-print*) ;;\n*) {script}\nesac\n"
+        )
+
+    build_by("exit 1")
+    for path in (folder / "llvm", inside, driver):
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(inside))
+    toolchain.toolchain.cache_clear()
+    try:
+        yield build_by
+    finally:
+        toolchain.toolchain.cache_clear()
+
+
+def test_a_toolchain_may_lie_below_tmp(monkeypatch):
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,
+        only_compiler(monkeypatch, Path(folder)) as build_by,
+        Verifier(workers=1) as verifier,
+    ):
+        build_by("echo no such program >&2; exit 1")
+        verdict = verifier.verify(ADD, PAIR, language="cpp")
+        assert verdict.outcome is Outcome.COMPILE_ERROR
+        assert verdict.tests[0].stderr == "no such program"

@@ -64,10 +64,19 @@ def confine(
     its file tree those that are `readable` can be read and those that are `executable` also be run.
     The others are as in the two functions that follow; `own_filter` is for this process.
     """
-    layers = enter_namespaces(paths, uid, mount_options=mount_options, given_files=given_files)
+    folder = scratch.place(paths)
+    layers = enter_namespaces(
+        paths, uid, folder=folder, mount_options=mount_options, given_files=given_files
+    )
     supervise.leave_a_keeper(descriptors)
     layers = drop_privileges(
-        layers, readable, uid, given_files=given_files, stack=stack, executable=executable
+        layers,
+        readable,
+        uid,
+        folder=folder,
+        given_files=given_files,
+        stack=stack,
+        executable=executable,
     )
     # A change of user clears it; the new parent may also have died in the meantime.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
@@ -77,15 +86,14 @@ def confine(
 
 
 def enter_namespaces(
-    paths: list[str], uid: int, *, mount_options: str, given_files: GivenFiles
+    paths: list[str], uid: int, *, folder: str, mount_options: str, given_files: GivenFiles
 ) -> Layers:
     """Leave the host's namespaces and file tree as far as the host allows; say what held.
 
-    The new file tree holds `paths`, a scratch folder with `mount_options`, and the folders that are
-    keys of `given_files`, whose values get the descriptors of their files.
+    The new file tree holds `paths`, the scratch `folder` with `mount_options`, and the folders that
+    are keys of `given_files`, whose values get the descriptors of their files.
     """
     layers: Layers = {}
-    folder = scratch.place(paths)
     if os.geteuid() != 0:
         layers["user_namespace"] = attempt(_unshare_user)
     for name, flag in (("network", _NEWNET), ("ipc", _NEWIPC | _NEWUTS)):
@@ -104,20 +112,22 @@ def enter_namespaces(
 
 def drop_privileges(
     layers: Layers,
-    paths: list[str],
+    readable: list[str],
     uid: int,
     *,
+    folder: str,
     given_files: GivenFiles,
     stack: int,
     executable: list[str],
 ) -> Layers:
     """Give up user, capabilities and the right to gain any; restrict files and resources.
 
-    The stack may grow to `stack` bytes; files below `executable` may be run.
+    Files below `readable` may be read, those below `executable` be run, and those in the scratch
+    `folder` be written. The stack may grow to `stack` bytes.
     """
     if layers["own_uid"] is True:
         if layers["scratch_folder"] is True:
-            os.chown(scratch.place(paths), uid, uid)
+            os.chown(folder, uid, uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
@@ -129,10 +139,9 @@ def drop_privileges(
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     layers = {**layers, "capabilities_dropped": True}
     writable: list[str] = []
-    readable = paths
     if layers["scratch_folder"] is True:
-        writable = [scratch.place(paths)]
-        readable = [*paths, *given_files]
+        writable = [folder]
+        readable = [*readable, *given_files]
     layers["landlock"] = attempt(landlock.restrict, readable, _DEVICES, writable, executable)
     if writable:
         os.chdir(writable[0])
