@@ -2,9 +2,13 @@
 
 import contextlib
 import math
+import os
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError, SandboxError
@@ -20,6 +24,7 @@ from maxatk.verifier import (
     languages_here,
     toolchain,
 )
+from processes import family
 from verifier.compilers import needs_c_compiler, needs_compiler
 from verifier.cpp_programs import HONEST, STD
 
@@ -422,3 +427,39 @@ def test_a_toolchain_may_lie_below_tmp(monkeypatch):
         verdict = verifier.verify(ADD, PAIR, language="cpp")
         assert verdict.outcome is Outcome.COMPILE_ERROR
         assert verdict.tests[0].stderr == "no such program"
+
+
+ENDS_OF_CLANG = {
+    "a part of it is killed": (
+        "echo 'clang++: error: unable to execute command: Killed' >&2\n"
+        "echo 'clang++: error: clang frontend command failed due to signal' >&2\nexit 254"
+    ),
+    "all of it is killed": "exec sleep 50",
+}
+
+
+@pytest.mark.parametrize("end", ENDS_OF_CLANG.values(), ids=ENDS_OF_CLANG)
+def test_a_program_whose_clang_was_killed_is_built_anew_when_asked_for(monkeypatch, tmp_path, end):
+    with (
+        only_compiler(monkeypatch, tmp_path) as build_by,
+        Verifier(workers=1) as verifier,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        build_by(end)
+        ending = thread.submit(verifier.verify, ADD, PAIR, language="cpp")
+        while not ending.done():
+            kill_below("sleep")
+            time.sleep(0.05)
+        assert ending.result().outcome is Outcome.COMPILE_ERROR
+        for number in (2, 3):
+            build_by(f"echo build {number} >&2; exit 1")
+            verdict = verifier.verify(ADD, PAIR, language="cpp")
+            assert verdict.tests[0].stderr == "build 2"  # which is kept, since nothing killed it
+
+
+def kill_below(name):
+    """Kill the processes of that name below this one."""
+    for member in family(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if member.name() == name:
+                member.kill()

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import re
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -29,8 +30,12 @@ _MOST_BYTES = 1 << 27  # of objects that are kept
 _ATTEMPTS = 3
 _HEADER_MEBIBYTES = 1024  # of the scratch folder in which a header is compiled
 _MESSAGE = 2000  # characters of what a compiler says that are kept
-# A part of the compiler that was killed: by the kernel for want of memory, or by somebody.
-_KILLED = re.compile(r"^[^:\n]*: fatal error: Killed signal terminated", re.MULTILINE)
+# A part of the compiler that was killed: by the kernel for want of memory, or by somebody. The
+# driver says so, in the words of GNU and of clang.
+_KILLED = re.compile(
+    r"^[^:\n]*: (?:fatal error: Killed signal terminated|error: unable to execute command: Killed)",
+    re.MULTILINE,
+)
 # Static data that no distance of 32 bits spans.
 _TOO_LARGE = re.compile("relocation truncated to fit|failed to convert GOTPCREL relocation")
 _INCLUDES_TESTLIB = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]testlib\.h[>\"].*$", re.MULTILINE)
@@ -147,7 +152,7 @@ class Builds:
         for _ in range(_ATTEMPTS):
             reply = builder.build(command, language.compiler.source_name, data)
             self.seconds += reply.cpu_seconds
-            was_killed = _KILLED.search(reply.message) is not None
+            was_killed = _was_killed(reply)
             if not was_killed:
                 break
         if reply.code == 0 and reply.made.size:
@@ -216,6 +221,12 @@ def _make_header(tools: Toolchain, flags: tuple[str, ...], file: Path) -> None:
             made.replace(file)
     finally:
         builder.close()
+
+
+def _was_killed(reply: Reply) -> bool:
+    """Say whether something outside ended the compiler or a part of it, and no limit of a build."""
+    driver_was_killed = reply.code == -signal.SIGKILL and not reply.timed_out
+    return driver_was_killed or _KILLED.search(reply.message) is not None
 
 
 def _explained(reply: Reply) -> str:
