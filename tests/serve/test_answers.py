@@ -7,6 +7,8 @@ import random
 import shutil
 import socket
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, Problem, Sample, TestCase
 from maxatk.verifier import CodeReward, Job, Verifier, VerifierSettings, compute_score
 from maxatk.verifier.server_address import TOKEN_VARIABLE
+from processes import patience
 from runs import rows_of, scored, write_records
 from serving import HEALTH, answering, ask, served
 from verifier import attacks
@@ -213,6 +216,17 @@ def test_a_bad_request_is_told_what_is_allowed(server, path, body, status, named
     answered, answer = ask(server.url + path, body)
     assert answered == status
     assert named in answer["error"]
+
+
+def test_a_probe_may_ask_for_the_head_of_the_health_alone(server):
+    request = urllib.request.Request(server.url + "/health", method="HEAD")
+    with urllib.request.urlopen(request, timeout=patience(20)) as answer:
+        assert answer.status == 200
+        assert answer.read() == b""
+    of_programs = urllib.request.Request(server.url + "/verify", method="HEAD")
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(of_programs, timeout=patience(20))
+    assert ask(server.url + "/health")[1]["status"] == "ok"
 
 
 @pytest.mark.parametrize(

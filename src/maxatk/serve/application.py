@@ -30,7 +30,8 @@ _SLOTS_PER_WORKER = 2  # so that a worker has the next request while an answer i
 _INLINE = 1 << 16  # bytes of a body that is read at once; a longer one would stop all others
 _BEAT_SECONDS = 15.0  # between the bytes that tell a waiting client that its programs still run
 
-_METHODS = {"/verify": "POST", "/run_code": "POST", "/health": "GET"}
+# HEAD is for a probe that wants the status alone: the server sends no body.
+_METHODS = {"/verify": ("POST",), "/run_code": ("POST",), "/health": ("GET", "HEAD")}
 
 _log = logging.getLogger(__name__)
 
@@ -75,11 +76,11 @@ class Application:
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, reply: _Reply) -> Answer:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        method = _METHODS.get(scope["path"])
-        if method is None:
+        methods = _METHODS.get(scope["path"])
+        if methods is None:
             raise RefusedError(404, f"no such path; there are {', '.join(_METHODS)}")
-        if scope["method"] != method:
-            raise RefusedError(405, f"the method must be {method}")
+        if scope["method"] not in methods:
+            raise RefusedError(405, f"the method must be {' or '.join(methods)}")
         self._authorize(headers)
         if scope["path"] == "/health":
             return self._health()
