@@ -372,6 +372,11 @@ def test_a_unittest_runner_whose_result_nothing_looks_at_is_refused(check):
         "def check(g):\n    if g(1) != 2:\n        return False\n    return True\n",
         "def check(g):\n    g(1) == 2\n    g(2) == 2\n",
         "f(1) == 2\n",
+        "print(f(1) == 2)\n",
+        "for n in range(3):\n    print('case', n, not f(n) != n + 1)\n",
+        "def check(g):\n    print(f'{g(1) == 2}')\n",
+        "print(f(1) == 2 and f(2) == 3)\n",
+        "print(all(f(n) == n + 1 for n in range(3)))\n",
     ],
 )
 def test_a_check_that_compares_and_asserts_nothing_is_refused(check):
@@ -389,6 +394,7 @@ def test_a_check_that_compares_and_asserts_nothing_is_refused(check):
         "import unittest\ndef check(g):\n    unittest.TestCase().assertEqual(g(1), 2)\n"
         "    return g(1) == 2\n",
         "import sys\ndef check(g):\n    g(1) == 2 or sys.exit(1)\n    return g(1) == 2\n",
+        "print(f(1) == 2)\nassert f(1) == 2\n",
         f"{TEST_TWO}for test in [test_two]:\n    test()\n",
         f"{TEST_TWO}[test() for name, test in list(globals().items()) if name[:4] == 'test']\n",
         f"def run(test):\n    test()\n@run\n{TEST_TWO}",

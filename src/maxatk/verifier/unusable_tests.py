@@ -95,7 +95,7 @@ def _decides_alone(check: _Function) -> bool:
 
 
 def _ignores_comparisons(tree: ast.Module, checks: Sequence[_Function]) -> bool:
-    """Say whether nothing can fail by a comparison, which `check` returns or a statement drops."""
+    """Say whether nothing can fail by a comparison, which is returned, dropped or printed."""
     parts = list(ast.walk(tree))
     if any(isinstance(part, (ast.Assert, ast.Raise)) for part in parts):
         return False
@@ -107,7 +107,28 @@ def _ignores_comparisons(tree: ast.Module, checks: Sequence[_Function]) -> bool:
         part.value for check in checks for part in _own_parts(check) if isinstance(part, ast.Return)
     ]
     dropped = [part.value for part in parts if isinstance(part, ast.Expr)]
-    return any(map(_is_truth, returned)) or any(isinstance(v, ast.Compare) for v in dropped)
+    printed = [value for part in parts for value in _printed(part)]
+    told = any(map(_is_truth, returned)) or any(map(_is_comparison, printed))
+    return told or any(isinstance(value, ast.Compare) for value in dropped)
+
+
+def _printed(part: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a call of `print` prints, also inside of an f-string."""
+    if not (isinstance(part, ast.Call) and isinstance(part.func, ast.Name)):
+        return
+    if part.func.id != "print":
+        return
+    for value in part.args:
+        if isinstance(value, ast.JoinedStr):
+            yield from (p.value for p in value.values if isinstance(p, ast.FormattedValue))
+        else:
+            yield value
+
+
+def _is_comparison(value: ast.expr) -> bool:
+    if isinstance(value, ast.BoolOp):  # `print(answer or "none")` compares nothing
+        return any(map(_is_comparison, value.values))
+    return not isinstance(value, ast.Constant) and _is_truth(value)
 
 
 def _is_truth(value: ast.expr | None) -> bool:
