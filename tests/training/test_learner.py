@@ -246,6 +246,18 @@ def test_what_groups_are_too_small_for_is_refused_by_step_and_record(tmp_path, s
     ours.step(groups, TEXTS, held_out=True)  # of an evaluation, which may have fewer samples
 
 
+def test_held_out_groups_of_one_sample_are_no_reason_to_warn(recwarn):
+    groups = Groups([[1.0], [0.0]], k=2)
+    step = learner().step(groups, [["a"], ["b"]], held_out=True)
+    np.testing.assert_array_equal(step.advantages, [[0.0], [0.0]])
+    assert step.metrics["max@1"] == 0.5
+    level = learner(method={"credit": "max_at_k", "baseline": "none"}).step(
+        groups, [["a"], ["b"]], held_out=True
+    )
+    assert level.advantages.any()  # of a method whose advantages are not of a comparison
+    assert not recwarn.list
+
+
 def test_a_k_of_the_groups_beyond_their_size_is_refused():
     with pytest.raises(InvalidValueError, match="k: must be at most the number of samples"):
         learner().step(Groups(REWARDS, k=32), TEXTS)

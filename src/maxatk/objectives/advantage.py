@@ -76,7 +76,8 @@ def advantages(
     method = as_method(method)
     size = as_k(k)
     _check(layout, method, selection, answers, form)
-    needed = _samples_needed(method, size, layout.width)
+    check_group_size(method, size, layout.width)
+    needed = method.samples_compared(size)
     layout.warn_of_fewer(needed, "their advantages are 0", depth=2)
     logs = None if log_ratios is None else layout.sums("log_ratios", log_ratios)
     scores = None if selection is None else layout.rows("selection", selection)
@@ -112,13 +113,6 @@ def _check(
     if method.credit_row.needs_answers == (answers is None):
         wanted = "are needed by" if answers is None else "have no use in"
         raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
-
-
-def _samples_needed(method: Method, k: int, width: int) -> int:
-    """Return the fewest scored samples of a group; raise InvalidValueError if none has as many."""
-    needed = check_group_size(method, k, width)
-    # One sample has nothing to be compared with.
-    return needed if method.baseline_row.keeps_level else max(needed, 2)
 
 
 def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | None) -> FloatArray:

@@ -137,6 +137,12 @@ class Method:
             size = weights.size
         return size + self.baseline_row.spare
 
+    def samples_compared(self, k: int) -> int:
+        """Return the size of the smallest group in which the method tells samples apart."""
+        needed = self.samples_needed(k)
+        # One sample has nothing to be compared with.
+        return needed if self.baseline_row.keeps_level else max(needed, 2)
+
     def credit_minus_baseline(self, group: Group, *, off_policy: bool) -> Pair:
         """Return credit minus baseline without the own ratio, and its slope, (P, n) both.
 

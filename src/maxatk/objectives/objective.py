@@ -180,7 +180,10 @@ class Objective:
                 "allowed without: None"
             )
         if held_out:
-            k = min(k, self._method.largest_k(rewards.shape[1]))
+            size = rewards.shape[1]
+            k = min(k, self._method.largest_k(size))
+            if size == 1 < self._method.samples_compared(k):
+                return np.zeros(rewards.shape)  # as they are, without a warning of small groups
         advantages_of = functools.partial(
             advantages,
             rewards,
