@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from transformers import TrainingArguments
 
 from maxatk.errors import InvalidValueError
+from maxatk.records import TestResult, Verdict
 from maxatk.rewards import Reward
 from maxatk.rewards.reward import RewardPart
 from maxatk.train import MaxAtKTrainer
@@ -274,6 +275,40 @@ def test_a_reward_that_failed_at_the_first_draw_alone_is_in_the_log(model_folder
     assert row["prompts/drawn"] > 2, "nothing was drawn again"
     assert row["frac_without_reward"] == 0
     assert row["frac_reward_failed"] > 0
+
+
+def test_values_of_several_draws_are_those_of_all_their_completions(model_folder, tmp_path):
+    lengths, cut_off, outcomes = [], [], []
+
+    class Verification:
+        __name__ = "verification"
+
+        def __call__(self, prompts, completions, completion_ids, **_):
+            lengths.extend(map(len, completion_ids))
+            cut_off.extend(
+                ids[-1] != trainer.processing_class.eos_token_id for ids in completion_ids
+            )
+            drawn_again = len(lengths) > len(completions)
+            names = ["passed"] if drawn_again else ["passed", "time_limit"]
+            self.verdicts = [Verdict(tuple(map(TestResult, names))) for _ in completions]
+            outcomes.extend(names * len(completions))
+            return silent_for_some(prompts, completions)
+
+    changes = {"max_steps": 1, "max_prompt_draws": 4, "max_completion_length": 24}
+    trainer = make(model_folder, tmp_path, Verification(), **changes)
+    trainer.train()
+    row = trainer.state.log_history[0]
+    assert row["prompts/drawn"] == len(lengths) / GROUP > 2, "nothing was drawn again"
+    ended = [length for length, is_cut in zip(lengths, cut_off, strict=True) if not is_cut]
+    assert row["completions/mean_length"] == pytest.approx(np.mean(lengths))
+    assert row["completions/min_length"] == min(lengths)
+    assert row["completions/max_length"] == max(lengths)
+    assert row["completions/clipped_ratio"] == pytest.approx(np.mean(cut_off))
+    assert row["completions/mean_terminated_length"] == pytest.approx(np.mean(ended))
+    assert row["completions/min_terminated_length"] == min(ended)
+    timed_out = np.mean([outcome == "time_limit" for outcome in outcomes])
+    assert row["verifier/time_limit"] == pytest.approx(timed_out)
+    assert row["seconds/verification"] <= row["step_time"]
 
 
 def test_an_evaluation_draws_each_prompt_once(model_folder, tmp_path):

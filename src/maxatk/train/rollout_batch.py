@@ -31,6 +31,7 @@ class Scored:
     tests: list[Any]  # what tests said of each, None without tests
     masked: list[bool]  # whether a completion is cut off, and out of the loss for it
     marks: list[float] | None = None  # values of the part of the reward that `Groups.marks` holds
+    tests_run: int = 0  # by reward functions
 
 
 def functions_of_caller(functions: Any) -> Any:

@@ -19,6 +19,7 @@ from maxatk.train import own_rollouts
 from maxatk.train.checked_rewards import with_checked_values
 from maxatk.train.clock import Clock
 from maxatk.train.cut_messages import closing_tokens
+from maxatk.train.draw_metrics import DrawMetrics
 from maxatk.train.reward_arguments import place_of_selection
 from maxatk.train.rollout_batch import RolloutBatch, Scored
 from maxatk.train.scoring import Scoring
@@ -104,13 +105,10 @@ class RolloutTrainer(GRPOTrainer):
         return self._batch_of(self._scored), self._scored, output
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        logged = DrawMetrics(self._mode_metrics)
         generated: tuple[Any, ...] = super()._generate(prompts)
         if self.args.groups_with_signal and self.model.training:
-            seconds = self._mode_metrics["seconds/verification"]
-            logged_before = len(seconds)
-            self._scored = self._fill(prompts, generated)
-            # One value for all draws of the rollout batch: a mean over them would hide their sum.
-            seconds[logged_before:] = [sum(seconds[logged_before:])]
+            self._scored = self._fill(prompts, generated, logged)
         self._tokens_drawn = _tokens_of_policy(generated)
         return generated
 
@@ -180,8 +178,10 @@ class RolloutTrainer(GRPOTrainer):
         ):
             scores = super()._calculate_rewards(rows, prompts, completions, ids)
         self._scoring.refuse_infinite(scores)
-        for reward in self.reward_funcs:
+        tests_run = [
             log_outcomes(self._mode_metrics, reward, self.accelerator)
+            for reward in self.reward_funcs
+        ]
         ends = (*self._ends, self._tokenizer.pad_token_id)
         masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
         return Scored(
@@ -191,22 +191,27 @@ class RolloutTrainer(GRPOTrainer):
             tests=gather_object(tests_of(rows, self.reward_funcs)),
             masked=gather_object(masked),
             marks=None if self._marking is None else self._marking(scores),
+            tests_run=sum(tests_run),
         )
 
-    def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
+    def _fill(self, prompts: list[Any], generated: tuple[Any, ...], logged: DrawMetrics) -> Scored:
         """Put groups of other prompts where groups have no signal; all processes decide alike.
 
         `prompts` and `generated` are TRL's lists of this process, which are changed in place.
+        `logged` takes what every draw logs.
         """
         kept = self._scored_draw(self._rows, prompts, generated)
+        logged.end_draw(completions=kept.completions, tests=kept.scored.tests_run)
         drawn = kept.signal.size
         drawn_with_signal = int(kept.signal.sum())
         most = drawn * self.args.max_prompt_draws
         while not kept.signal.all() and drawn < most:
             fresh = self._draw_others(kept.signal, most=most - drawn)
+            logged.end_draw(completions=fresh.completions, tests=fresh.scored.tests_run)
             drawn += fresh.signal.size
             drawn_with_signal += int(fresh.signal.sum())
             kept.take(fresh, process=self.accelerator.process_index)
+        logged.write()
         self._pending_extra_logs.update(kept.logged)
         metrics = self._metrics["train"]
         metrics["prompts/drawn"].append(float(drawn))

@@ -91,6 +91,11 @@ class Draw:
     signal: np.ndarray  # (processes, groups of each), whether a group has one
     group_size: int
 
+    @property
+    def completions(self) -> int:
+        """Return how many completions were drawn in all processes."""
+        return int(self.signal.size) * self.group_size
+
     def take(self, fresh: Draw, *, process: int) -> None:
         """Put groups of a fresh draw in place of those without a signal; `process` is this one."""
         n = self.group_size

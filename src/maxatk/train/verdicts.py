@@ -53,10 +53,11 @@ def _recorded(tests: Sequence[Any], verdict: Verdict) -> dict[str, Any]:
     return recorded
 
 
-def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
+def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> int:
     """Log the share of completions a reward failed for, and of tests cut off or not run.
 
-    Those are tests that ran out of time, and tests that the verifier failed at.
+    Those are tests that ran out of time, and tests that the verifier failed at. Returns how many
+    tests there were in all processes.
     """
     failed = getattr(reward, "failed", None)
     if failed is not None:
@@ -64,9 +65,10 @@ def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
         metrics[keys.FAILED].append(float(accelerator.reduce(share, reduction="mean")))
     verdicts = getattr(reward, "verdicts", None)
     if verdicts is None:
-        return
+        return 0
     outcomes = [test.outcome for verdict in verdicts for test in verdict.tests]
     counts_here = [len(outcomes), *(outcomes.count(outcome) for outcome in OUTCOMES)]
     total, *counts = np.sum(gather_object([counts_here]), axis=0)
     for outcome, count in zip(OUTCOMES, counts, strict=True):
         metrics[f"verifier/{outcome.value}"].append(float(count / max(total, 1)))
+    return int(total)
