@@ -107,6 +107,16 @@ def test_the_prompts_that_are_learned_are_those_that_were_sampled_from(model_fol
     assert learned["input_ids"][: len(sampled_from)] == sampled_from
 
 
+def test_a_hub_that_lets_nobody_in_is_refused_before_a_sample_is_drawn(recipe, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    pushed = {**TRAINER, "push_to_hub": True, "hub_token": "hf_of_the_test"}
+    with pytest.raises(
+        InvalidValueError, match=r"trainer\.push_to_hub: needs a hub that knows you"
+    ):
+        run(recipe, trainer=pushed)
+    assert not Path(recipe["out"]).exists()
+
+
 @pytest.mark.parametrize("batch", [4, 2])
 def test_a_step_follows_the_gradient_of_the_weighed_likelihood(model_folder, tmp_path, batch):
     texts = [(f"order cut {n}\n#\n", "return x\n" * n) for n in (1, 2, 3, 4)]

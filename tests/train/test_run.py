@@ -75,6 +75,19 @@ def test_fewer_problems_than_a_rollout_batch_needs_are_refused_before_the_weight
     assert not Path(recipe["out"]).exists()
 
 
+def test_a_hub_that_lets_nobody_in_is_refused_before_the_weights(
+    recipe, broken_weights, monkeypatch
+):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    recipe["model"] = str(broken_weights)
+    recipe["trainer"] |= {"push_to_hub": True, "hub_token": "hf_of_the_test"}
+    with pytest.raises(
+        InvalidValueError, match=r"trainer\.push_to_hub: needs a hub that knows you"
+    ):
+        run(recipe)
+    assert not Path(recipe["out"]).exists()
+
+
 def test_a_context_that_holds_no_completion_is_refused_before_the_weights(recipe, broken_weights):
     recipe["model"] = str(broken_weights)
     recipe["trainer"]["max_completion_length"] = 120

@@ -38,6 +38,7 @@ from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import lora_config, merged, trainer_settings
 from maxatk.train.reporter import Reporter
 from maxatk.train.setting_checks import require_settings
+from maxatk.train.start_checks import refuse_closed_hub
 from maxatk.train.unread_settings import check_unread
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
@@ -107,7 +108,7 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     if finished(out, recipe):
         return out
     folder.check()
-    _check(recipe)
+    refuse_closed_hub(_check(recipe))
     with alone_in(folder):
         model = recipe.model
         for number in range(recipe.rounds):

@@ -38,7 +38,7 @@ from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
-from maxatk.train.start_checks import check_prompts, refuse_missing_vllm
+from maxatk.train.start_checks import check_prompts, refuse_closed_hub, refuse_missing_vllm
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier
 from maxatk.verifier.rewards import ENVIRONMENTS
@@ -70,6 +70,7 @@ def train(
     refuse_missing_vllm(config)
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
+    refuse_closed_hub(config)
     problems = load_problems(recipe.problems)
     check_prompts(config, len(problems), called="problems")
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)

@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 import trl
+from huggingface_hub import HfApi
 from trl import GRPOTrainer
 
 from maxatk.check import require
@@ -54,6 +55,20 @@ def refuse_missing_vllm(config: Any) -> None:
             "trainer.use_vllm: needs the package vllm: pip install 'maxatk[vllm]'; without it "
             "trainer.use_vllm=false samples with transformers"
         )
+
+
+def refuse_closed_hub(config: Any) -> None:
+    """Raise InvalidValueError where a model is to be pushed to the hub, which lets nobody in."""
+    if not config.push_to_hub:
+        return
+    try:
+        HfApi().whoami(token=config.hub_token)
+    except Exception as error:  # of the hub's own tree, and of its client
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InvalidValueError(
+            "trainer.push_to_hub: needs a hub that knows you, by `hf auth login`, HF_TOKEN or "
+            f"trainer.hub_token ({reason:.200}); allowed without: False"
+        ) from error
 
 
 def check_model(config: Any, model: Any, name: str | None) -> None:
