@@ -173,6 +173,13 @@ def test_no_more_requests_than_allowed_are_under_way(concurrency):
     assert server.busiest == concurrency
 
 
+@pytest.mark.long
+def test_more_than_a_thousand_retries_wait_for_a_server_that_comes_back():
+    with serving([503] * 1030) as server:
+        (sample,) = draw(backend_for(server, retries=1100, backoff_s=5e-324), [0])
+    assert sample.completion
+
+
 def test_a_server_that_goes_on_failing_is_a_typed_error_after_the_retries():
     with serving([503] * 1000) as server, pytest.raises(ServerError) as caught:
         draw(backend_for(server, retries=2), [0])

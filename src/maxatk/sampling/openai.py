@@ -29,6 +29,7 @@ from maxatk.settings import HIDDEN, masked_url
 _AHEAD = 4  # batches that are asked for, or answered and not yet stored
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _LONGEST_WAIT_S = 60.0
+_MOST_DOUBLINGS = 1000  # of a wait: a float has no 2^1024, which many retries would come to
 _EXCERPT = 300  # characters of a server's answer in an error message
 _MOST_BYTES = 64 << 20  # of an answer, once unpacked
 _PACKED = ("", "identity", "gzip", "deflate")  # others unpack to any size at once
@@ -199,7 +200,8 @@ class OpenAIBackend(Backend):
             if not math.isnan(seconds):
                 return min(max(seconds, 0.0), _LONGEST_WAIT_S)
         # A random half, so that many requests refused at once do not come back at once.
-        longest = min(self.server.backoff_s * 2.0**attempt, _LONGEST_WAIT_S)
+        doubled = 2.0 ** min(attempt, _MOST_DOUBLINGS)
+        longest = min(self.server.backoff_s * doubled, _LONGEST_WAIT_S)
         return longest * random.uniform(0.5, 1.0)
 
     async def _answer(
