@@ -40,5 +40,5 @@ class Moves:
             metrics[name].append(value)
 
     def forget(self) -> None:
-        """Drop what was added, as at the begin of another training."""
+        """Drop what was added, as another training begins."""
         self._log_ratios = []
