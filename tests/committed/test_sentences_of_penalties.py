@@ -5,6 +5,7 @@ from scipy import stats
 
 from committed.results import (
     RECIPES,
+    ROOT,
     differences_between_studies,
     distance_between_studies,
     distance_over_seeds,
@@ -287,3 +288,20 @@ def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
     for other in ("README.md", "docs/choose.md"):
         assert f"{at_8} more at 8" in in_one_line(other)
     assert f"{at_8} more at 8 ({adjusted[1]:.3f} after correction)" in in_one_line("README.md")
+
+
+def test_the_table_of_the_fresh_seeds_has_the_means_of_three_studies(fill):
+    page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    others = fill.load("front_repeated")
+    models = {
+        "base": others,
+        "bon_loo1": others,
+        "bon_loo1, k 8 to 1": fill.load("front_falling_k"),
+        "grpo, KL 0.2": others,
+        "grpo, KL 0.1": fill.load("front_weaker_penalty"),
+    }
+    rows = []
+    for name, study in models.items():
+        means = [f"{mean_over_seeds(study, name, k):.3f}" for k in (1, 8, 32, 128)]
+        rows.append(f"| {' | '.join([name, *means])} |\n")
+    assert "".join(rows) in page
