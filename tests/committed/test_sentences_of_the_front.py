@@ -2,10 +2,12 @@
 
 import functools
 
+import pandas as pd
 import yaml
 
-from committed.front import differences_from_the_rivals
+from committed.front import differences_from_the_rivals, held_out, values_of_front
 from committed.results import RECIPES, distance_between_studies, distance_over_seeds, in_one_line
+from maxatk.statistics.tests import over_seeds, variance_of_shared_choices
 
 
 def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
@@ -191,3 +193,37 @@ def test_what_is_said_of_a_smaller_step_for_both_is_what_their_seeds_have(fill):
         f"equal steps of 640 no difference from the KL "
         f"penalty is shown at 8: {distance(earlier, theirs_early, 8)}."
     ) in page
+
+
+def test_what_is_said_of_dr_grpo_is_what_its_seeds_have(fill):
+    page = in_one_line("docs/study.md")
+    table = pd.read_csv(fill.DOCS / "front_dr_grpo" / "problems.csv")
+    theirs = dict(list(table[table.metric == "max@k"].groupby("model")))
+    ours = values_of_front(fill)
+    of_bon = [name for name in ours if name.startswith("bon_loo1,")]
+    of_dr = [name for name in theirs if name.startswith("dr_grpo,")]
+    assert (
+        theirs["base"][["seed", "8"]]
+        .reset_index(drop=True)
+        .equals(ours["base"][["seed", "8"]].reset_index(drop=True))
+    )
+    seeds = [11, 12, 13, 14]
+    factor = variance_of_shared_choices(len(seeds))
+    text = {}
+    tests = {}
+    for aim in ("1", "8", "32", "128"):
+        our = held_out(ours, of_bon, seeds, aim=aim)
+        their = held_out(theirs, of_dr, seeds, aim=aim)
+        more = (their[aim] - our[aim]) if aim == "1" else (our[aim] - their[aim])
+        by_seed = [more.xs(seed, level="seed").to_numpy()[:, None] for seed in seeds]
+        test = over_seeds(by_seed, variance_factor=factor)
+        tests[aim] = test
+        text[aim] = f"{test.mean[0]:.3f} [{test.low[0]:.3f}, {test.high[0]:.3f}]"
+        if aim in ("1", "8"):
+            assert min(values.mean() for values in by_seed) > 0
+    assert f"has more**, by {text['8']}, p {tests['8'].p[0]:.3f}, in each of the four" in page
+    assert f"better first answer**, by {text['1']}," in page
+    assert f"`bon_loo1` has {text['32']} and {text['128']} more." in page
+    for aim, k in (("8", "8"), ("1", "128")):
+        of_seeds = held_out(theirs, of_dr, seeds, aim=aim).groupby("seed")[k].mean()
+        assert f"{of_seeds.mean():.3f}" in page
