@@ -107,7 +107,7 @@ def test_a_function_without_a_reward_is_the_reason_and_not_the_passed_tests(tmp_
     samples = write_samples(tmp_path / "s.jsonl", {"p": [FUNCTION.prompt + PROGRAMS["p"][0]]})
     other = write_samples(tmp_path / "t.jsonl", {"p": ["same = abs"]})
     reward = ["binary", f"{tmp_path}/none.py:f"]
-    with pytest.raises(DataError, match=r"nothing can be shown: 1 of 1 .*no_reward \(1\)"):
+    with pytest.raises(DataError, match=r"nothing can be shown: 1 of 1 .*none was given \(1\)"):
         scored(samples, [FUNCTION], tmp_path / "run", verifier=verifier, reward=reward)
     scored(other, [FUNCTION], tmp_path / "other", verifier=verifier, reward=reward)
     assert rows_of(tmp_path / "other/scores.jsonl")[0]["outcome"] == "passed"
@@ -139,7 +139,7 @@ def test_a_run_without_any_reward_is_an_error(samples, tmp_path, verifier):
     (tmp_path / "none.py").write_text(
         "def f(completions, **_):\n    return [None for _ in completions]"
     )
-    with pytest.raises(DataError, match=r"nothing can be shown: 6 of 6 .*no_reward \(6\)"):
+    with pytest.raises(DataError, match=r"nothing can be shown: 6 of 6 .*none was given \(6\)"):
         scored(
             *(samples, PROBLEMS, tmp_path / "run"),
             verifier=verifier,
