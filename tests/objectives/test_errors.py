@@ -96,6 +96,19 @@ def test_a_mean_of_rounding_is_no_mean_to_divide_by():
     assert np.abs(advantages(small, "max_rl")).max() > 1e11
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_a_spread_of_rounding_is_no_spread_to_divide_by(unit):
+    of_parts = [0.7 + 0.2 + 0.1, 0.1 + 0.2 + 0.7]  # both are 1, but for rounding
+    assert of_parts[0] < of_parts[1]
+    rewards = unit * np.array([of_parts * 2])
+    selection = [[3.0, 2.0, 1.0, 0.0]]
+    for scores in (None, selection):
+        values = advantages(rewards, "pass_at_k_training", k=2, selection=scores)
+        np.testing.assert_array_equal(values, np.zeros((1, 4)))
+    small = unit * np.array([[1.0, 1.0, 1.0, 1.0 + 1e-12]])
+    assert advantages(small, "pass_at_k_training", k=2).max() > 0.5
+
+
 def test_rewards_are_checked():
     for shape in ((4,), (1, 2, 2), (3, 0)):
         with pytest.raises(InvalidValueError, match=r"must have shape \(prompts, samples\)"):

@@ -66,14 +66,15 @@ def _rounding_of_credits(group: Group) -> FloatArray:
 
 def mean_reward(group: Group) -> FloatArray:
     """Return the mean reward, as MaxRL has it (2602.02710), and 0 where it is rounding."""
-    n = group.rewards.shape[-1]
     mean = group.rewards.mean(axis=-1, keepdims=True)
-    rounding = n * np.finfo(float).eps * np.abs(group.rewards).max(axis=-1, keepdims=True)
-    return np.where(np.abs(mean) <= rounding, 0.0, mean)
+    return np.where(np.abs(mean) <= _rounding_of_sums(group), 0.0, mean)
 
 
 def std_of_subsets(group: Group) -> FloatArray:
-    """Return k/n times the std of the statistic over the k-subsets (2508.10751)."""
+    """Return k/n times the std of the statistic over the k-subsets (2508.10751).
+
+    It is 0 where the rewards differ by the rounding of a sum alone, which it would scale up.
+    """
     n = group.rewards.shape[-1]
     shares = group.weights.of_group(n)
     if group.scores is not None:
@@ -81,5 +82,13 @@ def std_of_subsets(group: Group) -> FloatArray:
     # Measured down from the best reward: equal rewards are 0, and rounding leaves no spread.
     below = group.rewards[:, -1:] - group.rewards
     mean = (below * shares).sum(axis=1, keepdims=True)
-    spread: FloatArray = group.k / n * root_sum_of_squares((below - mean) * np.sqrt(shares))
-    return spread
+    spread = group.k / n * root_sum_of_squares((below - mean) * np.sqrt(shares))
+    are_equal = np.ptp(group.rewards, axis=-1, keepdims=True) <= _rounding_of_sums(group)
+    return np.where(are_equal, 0.0, spread)
+
+
+def _rounding_of_sums(group: Group) -> FloatArray:
+    """Return what rounding makes of a sum that is as large as the rewards, (P, 1)."""
+    n = group.rewards.shape[-1]
+    largest = np.abs(group.rewards).max(axis=-1, keepdims=True)
+    return np.asarray(n * np.finfo(float).eps * largest)
