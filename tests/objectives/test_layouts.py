@@ -289,6 +289,16 @@ def test_lists_of_tensors_are_taken_whatever_their_lengths(dtype, sizes, grad):
         np.testing.assert_allclose(advantage_row, row)
 
 
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_tensor_anywhere_in_a_list_is_taken(place):
+    rewards = [[0.0, 0.25], [0.5, 1.0]]
+    want = max_at_k(rewards, 1)
+    row, column = divmod(place, 2)
+    number = rewards[row][column]
+    rewards[row][column] = torch.tensor(number, dtype=torch.bfloat16, requires_grad=True)
+    np.testing.assert_allclose(max_at_k(rewards, 1), want)
+
+
 def test_samples_without_an_answer_share_one():
     rewards = [[1.0, 0.0, 0.0]]
     nan = float("nan")

@@ -71,12 +71,14 @@ def _plain(values: Any) -> Any:
 
 
 def _holds_foreign(values: Sequence[Any]) -> bool:
-    """Return whether a list, or its lists at their start, hold what `_plain` makes an array of."""
-    for kind in set(map(type, values)):
+    """Return whether a list, or one inside it, holds what `_plain` makes an array of."""
+    kinds = set(map(type, values))
+    for kind in kinds:
         if package_of(kind) in ("torch", "pandas") or issubclass(kind, np.ma.MaskedArray):
             return True
-    nested = [value[0] for value in values if type(value) in (list, tuple) and value]
-    return bool(nested) and _holds_foreign(nested)
+    if kinds.isdisjoint((list, tuple)):
+        return False
+    return any(_holds_foreign(value) for value in values if isinstance(value, (list, tuple)))
 
 
 def plain_ids(field: str, values: Sequence[Any]) -> Sequence[Any]:
