@@ -135,6 +135,8 @@ def full(**others):
         ({"tokens": [1] * 7}, "tokens: must be one for each of 2 prompts, got 7"),
         ({"tokens": [[1] * 4] * 2}, "tokens: must be 3 for each prompt, one a completion"),
         ({"tokens": np.zeros(2)}, "tokens: must be 4 for each prompt, one a completion"),
+        ({"tokens": [[1, 2, 3, None], [1] * 3]}, "tokens: must be a number for each completion"),
+        ({"tokens": [["1"] * 4, [1] * 3]}, "tokens: must be a number for each completion, got '1'"),
         ({"tests": [None] * 2}, "tests: must be 4 for each prompt, one a completion, got None"),
         (
             {"tests": [[3] * 4, [None] * 3]},
@@ -169,7 +171,18 @@ def test_a_row_of_the_log_of_no_step_is_refused(tmp_path, step):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"most": -1}, {"most": "8"}, {"batches": 0}, {"step": -1}, {"folder": 3}]
+    "settings",
+    [
+        {"most": -1},
+        {"most": "8"},
+        {"batches": 0},
+        {"step": -1},
+        {"folder": 3},
+        {"group_size": 0},
+        {"group_size": 4.5},
+        {"steps": -1},
+        {"steps": "3"},
+    ],
 )
 def test_settings_of_a_record_that_are_not_allowed_are_refused(tmp_path, settings):
     with pytest.raises(InvalidValueError, match=next(iter(settings))):
@@ -177,6 +190,12 @@ def test_settings_of_a_record_that_are_not_allowed_are_refused(tmp_path, setting
             **{"folder": tmp_path, "objective": OBJECTIVE, "group_size": 4, "steps": 3, **settings}
         )
     assert not (tmp_path / "groups.jsonl").exists()
+
+
+def test_settings_of_a_record_may_be_numbers_of_numpy(tmp_path):
+    TrainingRecord(tmp_path, OBJECTIVE, group_size=np.int64(4), steps=np.int64(3))
+    watched = WatchedTraining(tmp_path)
+    assert (watched.about["num_generations"], watched.last_step) == (4, 3)
 
 
 @pytest.mark.parametrize("ids", [np.repeat([7, 8], 4), [datetime.date(2026, 1, 2)] * 8])

@@ -12,6 +12,7 @@ import numpy as np
 
 from maxatk.check import as_path, whole
 from maxatk.folders import json_of, writable
+from maxatk.objectives.checks import as_k
 from maxatk.objectives.objective import Objective
 from maxatk.objectives.setting import setting_of
 from maxatk.training.group_log import GROUPS, GroupLog, group_row, rounded, shortened
@@ -47,10 +48,13 @@ class TrainingRecord:
         most: int = 8,
         batches: int = 1,
     ) -> None:
+        group_size = as_k(group_size, field="group_size")
         objective.check_group_size(group_size)
         whole("most", most, 0)
         whole("batches", batches, 1)
         step = as_step(step, 0)
+        if steps is not None:
+            steps = as_step(steps, 0, field="steps")
         about = {
             "method": setting_of(objective.method),
             "k": objective.k,

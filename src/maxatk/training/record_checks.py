@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.check import is_list, require
+from maxatk.check import is_list, require, returned_number
 from maxatk.objectives.checks import as_floats
 from maxatk.training.groups import Groups
 
 
-def as_step(value: Any, least: int) -> int:
-    """Return an optimizer step as an int of Python, which NumPy's are not.
+def as_step(value: Any, least: int, *, field: str = "step") -> int:
+    """Return an optimizer step, or a number of them, as an int of Python, which NumPy's are not.
 
     A reader finds the lines of a step by its digits: no other number has a place in the file.
     """
     is_step = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(is_step and value >= least, "step", f"an integer of {least} or more", value)
+    require(is_step and value >= least, field, f"an integer of {least} or more", value)
     return int(value)
 
 
@@ -46,6 +46,9 @@ def check_columns(
     for field, column in (("tokens", tokens), ("tests", tests)):
         if _has_entries(field, column):
             _check_of_samples(field, column, texts)
+    for count in itertools.chain.from_iterable(tokens):
+        is_count = returned_number(count) is not None
+        require(is_count, "tokens", "a number for each completion", count)
     for test in itertools.chain.from_iterable(tests):
         is_said = test is None or isinstance(test, Mapping)
         require(is_said, "tests", "None or a mapping for each completion", test)
