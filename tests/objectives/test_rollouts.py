@@ -199,6 +199,12 @@ def test_with_their_weights_a_mean_over_rows_is_one_over_rollouts(data, seed):
     assert np.mean(weights) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("tokens", [[], [3.0, 0.0], [3.0, np.inf], [3.0, np.nan], [[3.0, 1.0]]])
+def test_weights_of_rows_without_a_number_of_tokens_are_refused(tokens):
+    with pytest.raises(InvalidValueError, match=r"tokens: must be \(N,\) finite numbers above 0"):
+        maxatk.rollout_weights(["a", "b"][: len(tokens)], tokens)
+
+
 def test_best_of_gives_every_row_what_its_rollout_has():
     def reward(completions, **_):
         return [float(text) for text in completions]

@@ -205,11 +205,13 @@ def rollout_weights(rollouts: Any, tokens: npt.ArrayLike, *, groups: Any = None)
         tokens: The number of trained tokens of each row, (N,).
         groups: The group of each row; one group if not given.
 
-    Raises InvalidValueError for ids that are not hashable or not one a row, and for numbers of
-    tokens that are not above 0.
+    Raises InvalidValueError for ids that are not hashable or not one a row, without rows, and for
+    numbers of tokens that are not finite and above 0.
     """
     counts = as_floats("tokens", tokens)
-    require(counts.ndim == 1 and bool((counts > 0).all()), "tokens", "(N,) numbers above 0", tokens)
+    is_row = counts.ndim == 1 and len(counts) > 0
+    are_counts = is_row and bool(((counts > 0) & np.isfinite(counts)).all())
+    require(are_counts, "tokens", "(N,) finite numbers above 0, one or more", tokens)
     ids = [0] * len(counts) if groups is None else groups
     layout, sums = sample_layout(counts, ids, rollouts, "sum")
     of_rollout = np.asarray(layout.of_samples(sums))
