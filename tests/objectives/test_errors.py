@@ -168,6 +168,10 @@ METHOD_FIELDS = {
         {"credit": "max_at_k", "baseline": "constant"},
         "'constant' does not go with the credit 'max_at_k' and the correction 'none'",
     ),
+    "temperature": (
+        {"credit": "max_at_k", "baseline": "remove_one", "inverse_temperature": 2.0},
+        "Method.inverse_temperature: must be 1 with the credit 'max_at_k', which has no use for it",
+    ),
     "scale": ({"credit": "reward", "scale": "var"}, "Method.scale: unknown value 'var'; allowed"),
 }
 

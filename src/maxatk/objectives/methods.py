@@ -50,6 +50,9 @@ class Method:
         beta = self.inverse_temperature
         positive = is_number(beta) and 0 < beta < math.inf
         require(positive, "Method.inverse_temperature", "a finite number above 0", beta)
+        has_use = beta == 1.0 or self.credit == "entropic"
+        allowed = f"1 with the credit {self.credit!r}, which has no use for it"
+        require(has_use, "Method.inverse_temperature", allowed, beta)
         self._check("correction", get_args(Correction), self._corrections())
         self._check("scale", get_args(Scale), self.credit_row.scales)
         self._check("baseline", BASELINES, self._baselines())
