@@ -1,10 +1,12 @@
 """The expected update is the gradient of what a row claims: exact sums over a small policy."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import METHODS, Method, OrderWeights
+from maxatk.objectives import METHODS, Method, OrderWeights, advantages
 from maxatk.objectives.baselines import BASELINES
 from oracles import policies
 
@@ -138,3 +140,15 @@ def test_the_first_order_removes_most_of_the_bias():
         for c in ("none", "first_order")
     )
     assert corrected < biased / 5
+
+
+def test_with_two_answers_alone_leave_one_out_has_the_least_variance():
+    groups = np.array(list(itertools.product([0.0, 1.0], repeat=8)))
+    scores = np.where(groups == 1, 2.0, -2.0)  # the gradient of log p and of log (1 - p) at 0.5
+    variances = {}
+    for method in ("bon_loo1", "bon_replace", "bon_centred", "pkpo_sloo"):
+        estimates = (advantages(groups, method, 4) * scores).sum(axis=1)
+        assert estimates.mean() == pytest.approx(4 * 0.5**3)
+        variances[method] = estimates.var()
+    ratios = [variances[method] / variances["bon_loo1"] for method in variances]
+    np.testing.assert_allclose(ratios, [1.0, 1.73, 2.54, 6.37], atol=0.005)
