@@ -1,7 +1,8 @@
 """Objectives of whole sets of k samples, as `method: {statistic: set_objectives.py:poly_epo}`.
 
-A statistic is given the rewards of k samples, and their answers if it asks for them. In a training
-`answers` names the function that reads the answer out of a completion.
+A statistic is given the rewards of k samples. If it asks for `answers` it is given an integer for
+each of their answers too, equal for equal ones. In a training `answers` names the function that
+reads the answer out of a completion.
 """
 
 from __future__ import annotations

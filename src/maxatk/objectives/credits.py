@@ -189,7 +189,7 @@ def credit_of_weights(weights: OrderWeights) -> Credit:
 
 
 def credit_of_function(function: Callable[..., float]) -> Credit:
-    """Return the credit for a function of k rewards, and of their `answers` if it names them."""
+    """Return the credit for a function of k rewards, and of codes of `answers` if it names them."""
     try:
         needs_answers = "answers" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # a builtin

@@ -30,7 +30,8 @@ class Method:
     """One way to turn the rewards of a group into advantages: scale(credit - baseline).
 
     `credit` is a name in `CREDITS`, `OrderWeights`, whose k then is the method's, or a function of
-    k rewards, and of their `answers` if it has a parameter of that name.
+    k rewards. If it has a parameter `answers` it also gets an integer for each of their answers,
+    equal for equal ones.
 
     Raises InvalidValueError for an unknown name and for a combination that has no meaning.
     """
