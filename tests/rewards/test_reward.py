@@ -139,14 +139,16 @@ def test_numbers_of_other_types_are_rewards(write_spec, verifier):
     "value",
     [
         *("'high'", "float('nan')", "float('inf')", "[1]", "1j", "object()", "Unshown()"),
-        *("10 ** 400", "-10 ** 5000", "fractions.Fraction(10 ** 400, 3)", "np.array([1, 2])"),
+        *("1e101", "10 ** 400", "-10 ** 5000", "fractions.Fraction(10 ** 400, 3)"),
+        "np.array([1, 2])",
     ],
 )
 def test_what_is_no_finite_number_is_a_failure_and_not_0(write_spec, verifier, value):
     spec = write_spec(f"{HOSTILE}\ndef reward(completions, **_):\n    return [{value}, 1]")
     reward = load_reward({"reward": spec, "on_error": "drop"}, verifier=verifier)
     assert called(reward, ["a", "b"]) == [None, 1.0]
-    assert "where a finite number or None is wanted" in next(iter(reward.failures))
+    wanted = "where a finite number of at most 1e+100 in size or None is wanted"
+    assert wanted in next(iter(reward.failures))
 
 
 @pytest.mark.parametrize(
@@ -266,8 +268,9 @@ def test_tests_and_a_function_of_ones_own_together(write_spec, verifier):
         ("", "unknown value ''"),
         (3, "got 3; allowed"),
         ({"reward": "answer", "wieght": 2}, "unknown key 'wieght'.*did you mean 'weight'"),
-        ({"reward": "answer", "weight": "2"}, "weight: must be a finite number, got '2'"),
-        ({"reward": "answer", "weight": math.inf}, "weight: must be a finite number, got inf"),
+        ({"reward": "answer", "weight": "2"}, r"weight: must be a finite number .*, got '2'"),
+        ({"reward": "answer", "weight": 1e101}, r"weight: .* at most 1e\+100 in size, got 1e\+101"),
+        ({"reward": "answer", "weight": math.inf}, r"weight: must be a finite .*, got inf"),
         ({"reward": "a:b", "timeout_s": 0}, "timeout_s: must be a positive number, got 0"),
         ({"reward": "a:b", "on_error": "skip"}, "on_error: unknown.*'skip'.*stop, zero"),
         ({"reward": "answer", "on_error": "zero"}, "is for functions and models"),

@@ -280,7 +280,8 @@ def _number(value: Any) -> float | RewardFailure | None:
         return None
     number = returned_number(value)
     if number is None or not abs(number) <= LARGEST:  # NaN is not either
-        return RewardFailure(f"returned {shown(value)} where a finite number or None is wanted")
+        wanted = f"a finite number of at most {LARGEST:g} in size or None"
+        return RewardFailure(f"returned {shown(value)} where {wanted} is wanted")
     return number
 
 

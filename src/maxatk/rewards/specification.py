@@ -60,8 +60,9 @@ def _read(item: Any) -> RewardSpec:
     weight = item.get("weight", spec.weight)
     seconds = item.get("timeout_s", spec.timeout_s)
     on_error = item.get("on_error", spec.on_error)
-    is_finite = is_number(weight) and abs(weight) <= LARGEST
-    require(is_finite, "reward.weight", "a finite number", weight)
+    is_weight = is_number(weight) and abs(weight) <= LARGEST
+    allowed = f"a finite number of at most {LARGEST:g} in size"
+    require(is_weight, "reward.weight", allowed, weight)
     is_positive = is_number(seconds) and seconds > 0
     require(is_positive, "reward.timeout_s", "a positive number", seconds)
     one_of("reward.on_error", on_error, ON_ERROR)
