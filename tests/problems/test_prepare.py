@@ -265,6 +265,34 @@ def test_outputs_need_a_name_that_ends_right(rows_file, tmp_path):
         prepare(settings("mbpp", path), tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["out.jsonl", "out.solutions.jsonl", "out.left_out.jsonl"])
+def test_no_file_that_another_has_written_is_lost(rows_file, tmp_path, name):
+    asked = settings("mbpp", rows_file(mbpp_row()))
+    (tmp_path / name).write_text("mine\n")
+    with pytest.raises(InvalidValueError, match="did not write it"):
+        prepare(asked, tmp_path / "out.jsonl")
+    assert (tmp_path / name).read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.solutions.jsonl", "out.left_out.jsonl"])
+def test_no_file_that_is_read_is_lost(rows_file, tmp_path, name):
+    prepare(settings("mbpp", rows_file(mbpp_row())), tmp_path / "out.jsonl")
+    before = rows_file(mbpp_row(1), mbpp_row(2)).rename(tmp_path / name).read_text()
+    with pytest.raises(InvalidValueError, match="is read, and would be lost"):
+        prepare(settings("mbpp", tmp_path / name), tmp_path / "out.jsonl")
+    assert (tmp_path / name).read_text() == before
+
+
+def test_the_other_data_set_whose_problems_are_left_out_is_not_lost(rows_file, tmp_path):
+    others = tmp_path / "others.jsonl"
+    prepare(settings("code_contests", rows_file(contest_row("1_A. Sum"))), others)
+    before = others.read_text()
+    rows = rows_file(codeforces_row("2/B"), name="cf.jsonl")
+    with pytest.raises(InvalidValueError, match="is read, and would be lost"):
+        prepare(settings("codeforces", rows, overlap={"file": str(others)}), others)
+    assert others.read_text() == before
+
+
 def test_sets_of_a_recipe_share_seed_and_tokenizer():
     sets = read_sets(
         {

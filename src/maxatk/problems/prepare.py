@@ -40,6 +40,7 @@ from maxatk.writing import atomic_write, check_file
 CountTokens = Callable[[str], int]
 
 _MANIFEST = ".manifest.json"  # beside the problems: what they were made of
+_LEFT_OUT = ".left_out.jsonl"  # beside the problems: the rows that make none, and the reasons
 _WORK = ".work"  # beside the problems, while they are made
 
 
@@ -127,15 +128,23 @@ def refuse_foreign_outputs(settings: PrepareSettings, out: str | Path) -> None:
     """Raise InvalidValueError where a file to be written is read, or of another than `prepare`."""
     require(isinstance(settings, PrepareSettings), "settings", "PrepareSettings", settings)
     out = as_path("out", out)
-    problems = outputs(out, settings.parts)
+    reads = [*settings.files, settings.checkers]
+    if settings.overlap is not None:
+        reads += [path for source in settings.overlap.sources() for path in source.files]
     written_before = out.with_suffix(_MANIFEST).exists() or out.with_suffix(_WORK).exists()
-    for path in problems.values():
-        check_file("out", path, reads=[*settings.files, settings.checkers])
+    for path in _files(out, outputs(out, settings.parts)):
+        check_file("out", path, reads=reads)
         if path.exists() and not written_before:
             raise InvalidValueError(
                 f"out: {str(path)!r} exists, and `maxatk problems prepare` did not write it; name "
                 "another file, or remove it"
             )
+
+
+def _files(out: Path, problems: Mapping[str, Path]) -> list[Path]:
+    """Return the files that a preparation writes, but for its manifest."""
+    solutions = map(solutions_file, problems.values())
+    return [*problems.values(), *solutions, out.with_suffix(_LEFT_OUT)]
 
 
 def prepare(
@@ -158,14 +167,13 @@ def prepare(
     function_or_none("progress", progress)
     out = Path(out)
     problems = outputs(out, settings.parts)
-    left_out = out.with_suffix(".left_out.jsonl")
     manifest_file = out.with_suffix(_MANIFEST)
     work = out.with_suffix(_WORK)
     if settings.max_prompt_tokens is not None and count_tokens is None:
         raise InvalidValueError("count_tokens: is needed to count max_prompt_tokens")
     settings.check()
     identity = _identity(settings)
-    files = [*problems.values(), *map(solutions_file, problems.values()), left_out]
+    files = _files(out, problems)
     if manifest_file.is_file() and not work.exists() and all(map(Path.is_file, files)):
         manifest = read_json(manifest_file)
         # The file holds lists where `identity` has tuples: both are compared as JSON has them.
@@ -176,7 +184,7 @@ def prepare(
         _convert_rows(settings, journal, checkers, count_tokens, progress)
         if settings.limit is None:
             refuse_strangers(checkers, journal.ids, source=str(settings.checkers))
-        manifest = {**identity, **_write(problems, left_out, journal, settings)}
+        manifest = {**identity, **_write(out, problems, journal, settings)}
         write_json(manifest_file, manifest)
         work.unlink()  # while it is held: it is nobody else's yet
     return manifest
@@ -269,12 +277,13 @@ def _too_long(
 
 
 def _write(
-    problems: Mapping[str, Path], left_out: Path, journal: Journal, settings: PrepareSettings
+    out: Path, problems: Mapping[str, Path], journal: Journal, settings: PrepareSettings
 ) -> dict[str, Any]:
     """Write all files but the manifest; return the counts, and lines and SHA-256 of each file."""
     part_of = split_ids(journal.ids, settings.parts if journal.ids else {}, seed=settings.seed)
     counts = dict.fromkeys(("tests", "duplicates", "with_duplicates", "solutions"), 0)
-    files = [*problems.values(), *map(solutions_file, problems.values()), left_out]
+    files = _files(out, problems)
+    left_out = out.with_suffix(_LEFT_OUT)
     reasons: Counter[str] = Counter()
     lines = dict.fromkeys(files, 0)
     with contextlib.ExitStack() as stack:
