@@ -158,3 +158,11 @@ def test_the_command_writes_the_problems_and_says_how_many(maxatk, run, tmp_path
     assert none.returncode != 0
     assert "no problem has a max@1 between the bounds" in none.stderr
     assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_the_problems_of_the_run_are_not_written_over(maxatk, run):
+    before = (run / "problems.jsonl").read_text()
+    done = maxatk("problems", "select", run / "out", "--out", run / "problems.jsonl")
+    assert done.returncode == 2
+    assert "problems.jsonl' is read, and would be lost" in done.stderr
+    assert (run / "problems.jsonl").read_text() == before

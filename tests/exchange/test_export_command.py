@@ -111,6 +111,16 @@ def test_rows_for_sft_have_the_weights_of_best_of_k(maxatk, tmp_path):
     assert drawn == [("a0", 1.0), *[("a2", 1.0)] * 4, ("a3", 1.0)]
 
 
+def test_the_problems_of_an_export_are_not_written_over(maxatk, run, tmp_path):
+    write_jsonl(tmp_path / "p.jsonl", (Problem(p, f"do {p}").to_json() for p in "ab"))
+    before = (tmp_path / "p.jsonl").read_text()
+    command = ("export", "run", "--to", "sft", "--problems", "p.jsonl", "--k", "2")
+    done = maxatk(*command, "--out", "p.jsonl")
+    assert done.returncode == 2
+    assert "'p.jsonl' is read, and would be lost" in done.stderr
+    assert (tmp_path / "p.jsonl").read_text() == before
+
+
 @pytest.mark.parametrize(
     "flags, message",
     [

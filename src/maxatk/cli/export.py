@@ -47,7 +47,7 @@ def command(
     if to == "hub":
         hub_folder(out).check()
     else:
-        check_file("--out", export.export_path(out, to), reads=run_files(run))
+        check_file("--out", export.export_path(out, to), reads=[problems, *run_files(run)])
     scores = rewarded_scores(run)
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     problem_of = {}

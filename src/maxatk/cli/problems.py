@@ -14,6 +14,7 @@ from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, sa
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import DataError, InvalidValueError, counted
 from maxatk.evaluation.folder import run_files
+from maxatk.evaluation.load import recorded_problems
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import (
@@ -209,8 +210,9 @@ def select(
             model never solved.
         max_max_at_k: Problems with this max@k or more are left out.
     """
-    check_file("--out", out, reads=[problems, *run_files(run)])
-    chosen = select_problems(run, problems, k=k, above=min_max_at_k, below=max_max_at_k)
+    source = problems or recorded_problems(run)
+    check_file("--out", out, reads=[source, *run_files(run)])
+    chosen = select_problems(run, source, k=k, above=min_max_at_k, below=max_max_at_k)
     if not chosen:
         raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")
     write_jsonl(out, (problem.to_json() for problem in chosen))

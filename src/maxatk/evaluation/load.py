@@ -164,6 +164,13 @@ def reward_column(folder: str | Path) -> str | None:
     return read_results(path).column if path.is_file() else None
 
 
+def recorded_problems(folder: str | Path) -> str | None:
+    """Return the file, or the benchmark, of a run's problems as its results name it, or None."""
+    path = Path(folder) / RESULTS
+    source = read_results(path).recorded("problems_file") if path.is_file() else None
+    return source if isinstance(source, str) else None
+
+
 def passing_reward(folder: str | Path) -> float:
     """Return the reward from which a sample of a run passes: that of its results, else 1."""
     path = Path(folder) / RESULTS
