@@ -1,6 +1,7 @@
 """Results of some of a run's problems: their numbers are of these problems and not of the run."""
 
 import json
+import math
 
 import pytest
 
@@ -53,3 +54,16 @@ def test_rows_by_a_field_count_what_lacks_in_each_value(maxatk, tmp_path):
     assert {row["value"]: row["unscored"] for row in rows} == {"1": 1, "2": 0}
     shown = maxatk(*command, "--out", "run").stdout
     assert "95% intervals over the problems of a level" in " ".join(shown.split())
+
+
+def test_fields_that_hold_no_number_are_kept_as_null_and_counted_as_none(maxatk, tmp_path):
+    levels = {"p": 1.5, "q": math.nan, "r": None, "s": math.inf}
+    problems = [Problem(name, "x", meta={"level": level}) for name, level in levels.items()]
+    write_jsonl(tmp_path / "p.jsonl", [problem.to_json() for problem in problems])
+    (tmp_path / "r.csv").write_text("problem_id,reward\np,1\nq,1\nr,1\ns,0\n")
+    command = ("score", "--rewards", "r.csv", "--problems", "p.jsonl", "--by", "level")
+    done = maxatk(*command, "--out", "run", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["by"]
+    numbers = {(row["value"], row["problems"]) for row in rows if row["metric"] == "max@k"}
+    assert numbers == {("1.5", 1), ("(none)", 3)}

@@ -219,6 +219,11 @@ def test_a_text_of_tests_is_kept_once(tmp_path, tests, meta):
     assert problem.meta == (meta or {"level": 3, "tests": tests})
 
 
+def test_a_number_that_is_missing_is_no_field(tmp_path):
+    (problem,) = read(tmp_path, {"prompt": "x", "answer": "4", "level": math.nan, "year": 1999.0})
+    assert problem.meta == {"year": 1999.0}
+
+
 def test_input_and_output_of_another_meaning_are_no_tests(tmp_path):
     row = {"instruction": "Say it.", "input": "in French", "output": "Bonjour", "tests": 3}
     (problem,) = read(tmp_path, row, prompt="instruction", answer="output")

@@ -12,7 +12,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.means import means_of
 from maxatk.evaluation.results import PROBLEM_COLUMNS, Counts, PerProblem, Results
 
-_WITHOUT = "(none)"  # the group of the problems that do not have the field
+_WITHOUT = "(none)"  # the group of the problems without the field, or with null for it
 
 
 def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
@@ -79,8 +79,9 @@ def results_by(results: Results, field: str) -> dict[str, Results]:
     check_by(meta, field)
     groups: dict[str, list[str]] = {}
     for problem_id, fields in zip(results.ids, meta, strict=True):
-        value = str(fields.get(field, _WITHOUT))
-        groups.setdefault(value, []).append(problem_id)
+        value = fields.get(field)
+        group = _WITHOUT if value is None else str(value)
+        groups.setdefault(group, []).append(problem_id)
     values = sorted(groups, key=_numbers_then_texts)
     return {value: only_problems(results, groups[value]) for value in values}
 

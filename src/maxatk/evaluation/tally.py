@@ -16,6 +16,7 @@ from maxatk.evaluation import results
 from maxatk.evaluation.blind_retry import VISIBLE_TESTS, retried_max_at_k
 from maxatk.evaluation.budgets import is_budget, reward_within, rewards_by_turn, turns_of
 from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
+from maxatk.folders import writable
 from maxatk.objectives import max_at_k
 from maxatk.objectives.metrics import passes
 from maxatk.records import Outcome, Sample, Score
@@ -75,7 +76,7 @@ def build_results(
         distinct=None if samples is None else texts.distinct(problem_ids),
         programs=programs,
         program_entropy=program_entropies,
-        meta=tuple(dict(fields) for fields in meta) if meta and any(meta) else None,
+        meta=tuple(map(writable, meta)) if meta and any(meta) else None,
         values={
             name: {k: tuple(map(number_or_none, column)) for k, column in by_k.items()}
             for name, by_k in values.items()

@@ -95,8 +95,7 @@ def _answer(row: base.Row, options: Options, *, is_needed: bool) -> str | None:
     value = _needed(row, options.answer) if is_needed else value_at(row, options.answer)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    is_nan = isinstance(value, float) and math.isnan(value)  # missing in a column of numbers
-    if value is MISSING or is_nan or value in (None, "", []):
+    if value is MISSING or _is_nan(value) or value in (None, "", []):
         return None
     if isinstance(value, (list, Mapping)):
         raise DataError(
@@ -104,6 +103,11 @@ def _answer(row: base.Row, options: Options, *, is_needed: bool) -> str | None:
             f"--map answer={options.answer}.PLACE takes one of its values"
         )
     return str(value)
+
+
+def _is_nan(value: Any) -> bool:
+    """Say whether a value is what a column of numbers has where one is missing."""
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _name(row: base.Row, options: Options, prompt: Any) -> str:
@@ -131,7 +135,7 @@ def _meta(row: base.Row, options: Options, *, without_tests: bool) -> dict[str, 
     return {
         str(column): value
         for column, value in row.items()
-        if column not in fields and isinstance(value, (str, int, float))
+        if column not in fields and isinstance(value, (str, int, float)) and not _is_nan(value)
     }
 
 
