@@ -29,6 +29,7 @@ SettingsErrorT = TypeVar("SettingsErrorT", bound=MaxAtKError)
 
 _WORDS = {"array": "list", "object": "dict"}
 _BOOLEANS_OF_YAML_1_1 = ("yes", "no", "on", "off", "y", "n")
+_COMMENT = re.compile(r"(?:^|\s)#")  # where YAML may begin one
 _EXTENDS = "extends"
 _FORM = "must have the form key=value or a.b=value"
 _PACKAGED = Path(__file__).parent / "recipes"
@@ -154,21 +155,43 @@ def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[
         except yaml.YAMLError as error:
             text = f"override {override!r}: {text!r} is not a YAML value"
             raise InvalidValueError(text) from error
+        _refuse_comment(override, text, value)
         put(settings, key, value, where=f"override {override!r}")
     return settings
 
 
-def put(settings: dict[str, Any], key: str, value: Any, *, where: str) -> None:
-    """Put a value into settings at a key such as `trainer.k`; its sections are made where missing.
+def _refuse_comment(override: str, text: str, value: Any) -> None:
+    """Raise InvalidValueError where YAML takes the end of a value for a comment and drops it."""
+    import yaml
 
-    Raises InvalidValueError, which begins with `where`, for another form and for no section.
+    comment = _COMMENT.search(text)
+    if comment is None:
+        return
+    try:
+        without = load_yaml(text[: comment.start()])
+    except yaml.YAMLError:  # the sign stands inside of quotes or brackets
+        return
+    if without == value:
+        raise InvalidValueError(
+            f"override {override!r}: YAML takes {text[comment.start() :].strip()!r} for a comment; "
+            "put the value in quotes of its own"
+        )
+
+
+def put(settings: dict[str, Any], key: str, value: Any, *, where: str) -> None:
+    """Put a value into settings at a key such as `trainer.k`.
+
+    Its sections are made where they are missing or null. Raises InvalidValueError, which begins
+    with `where`, for another form and for no section.
     """
     *sections, last = key.split(".")
     if not all((*sections, last)):
         raise InvalidValueError(f"{where}: {_FORM}")
     section = settings
     for name in sections:
-        section = section.setdefault(name, {})
+        if section.get(name) is None:
+            section[name] = {}
+        section = section[name]
         if not isinstance(section, dict):
             raise InvalidValueError(f"{where}: {name!r} is not a section")
     section[last] = value

@@ -6,7 +6,7 @@ from maxatk.cli.flags import named_paths
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.settings import read_recipe
 
-RECIPE = "model: m\ntrainer:\n  k: 4\n  learning_rate: 1e-4\n"
+RECIPE = "model: m\ntrainer:\n  k: 4\n  learning_rate: 1e-4\npeft: null\n"
 
 
 @pytest.fixture
@@ -31,6 +31,10 @@ def recipe(tmp_path):
         ("methods=[a, b]", ["methods"], ["a", "b"]),
         ("trainer={k: 2}", ["trainer"], {"k": 2}),
         ("new.section.key=1", ["new", "section", "key"], 1),
+        ("peft.r=16", ["peft", "r"], 16),  # null in the file, as --show-config prints it
+        ("out=runs/a#1", ["out"], "runs/a#1"),
+        ("out='runs/a #1'", ["out"], "runs/a #1"),
+        ("words=['a #1', b]", ["words"], ["a #1", "b"]),
     ],
 )
 def test_overrides_win_over_the_file(recipe, override, place, value):
@@ -48,7 +52,8 @@ def test_only_true_and_false_are_booleans(recipe, word):
 
 def test_an_override_wins_and_the_rest_stays_and_two_of_one_key_are_refused(recipe):
     settings = read_recipe(recipe, ["trainer.k=2"])
-    assert settings == {"model": "m", "trainer": {"k": 2, "learning_rate": 1e-4}}
+    trainer = {"k": 2, "learning_rate": 1e-4}
+    assert settings == {"model": "m", "trainer": trainer, "peft": None}
     with pytest.raises(InvalidValueError, match=r"trainer\.k.*twice"):
         read_recipe(recipe, ["trainer.k=8", "trainer.k=2"])
 
@@ -61,6 +66,8 @@ def test_an_override_wins_and_the_rest_stays_and_two_of_one_key_are_refused(reci
         ("trainer..k=3", "must have the form"),
         ("model.size=3", "'model' is not a section"),
         ("model=[1", r"override 'model=\[1': '\[1' is not a YAML value"),
+        ("out=runs/a #1", "YAML takes '#1' for a comment; put the value in quotes of its own"),
+        ("trainer.k=#4", "YAML takes '#4' for a comment"),
     ],
 )
 def test_other_overrides_are_refused(recipe, override, message):
