@@ -262,3 +262,21 @@ def test_tests_and_answers_of_one_file_are_both_checked(maxatk, tmp_path):
     assert ambiguous["checked"] == [
         {"problems": "p.jsonl", "ambiguous": 0, "alike": 0, "unknown": 2}
     ]
+
+
+def test_a_column_is_named_as_it_is_and_not_as_yaml(maxatk, tmp_path):
+    (tmp_path / "rows.csv").write_text("Task: text,1,Answer #\nDouble it.,x,2\n")
+    command = ("problems", "prepare", "table", "--file", "rows.csv", "--out", "made.jsonl")
+    fields = ("--map", "prompt=Task: text", "id=1", "answer=Answer #")
+    done = maxatk(*command, *fields)
+    assert done.returncode == 0, done.stderr
+    (problem,) = load_problems(tmp_path / "made.jsonl")
+    assert (problem.id, problem.prompt, problem.answer) == ("x", "Double it.", "2")
+    for flags, message in (
+        (("--map", "id=1", "id=2"), "map: 'id' is given twice, as '1' and '2'"),
+        (("options.id=1", "--map", "id=1"), "--map id=1: options.id is given too, as 1"),
+    ):
+        assert message in refused(maxatk(*command, *flags))
+    (tmp_path / "data.yaml").write_text("sets: {mine: {benchmark: table, file: rows.csv}}\n")
+    of_recipe = ("problems", "prepare", "data.yaml", "--out", "made", "--map", "id=1")
+    assert "--map: for a recipe write sets.NAME.options.FIELD" in refused(maxatk(*of_recipe))

@@ -14,6 +14,7 @@ from maxatk.cli.flags import MapFlag
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.exchange import parse_mapping
 from maxatk.problems import (
     BENCHMARKS,
     PrepareSettings,
@@ -21,7 +22,7 @@ from maxatk.problems import (
     read_sets,
     refuse_foreign_outputs,
 )
-from maxatk.settings import apply_overrides, read_recipe
+from maxatk.settings import apply_overrides, put, read_recipe
 
 
 def command(
@@ -52,8 +53,7 @@ def command(
         checkers: A file with checkers by id, {"id": ..., "checker": ...} a line.
     """
     refuse_two_outputs(format, progress)
-    columns = [f"options.{field}" for field in map]
-    sets = _sets(recipe, (*overrides, *columns), file, only)
+    sets = _sets(recipe, overrides, parse_mapping(map), file, only)
     if checkers is not None:
         sets = {
             name: dataclasses.replace(settings, checkers=str(checkers))
@@ -78,15 +78,23 @@ def command(
 
 
 def _sets(
-    recipe: str, overrides: Sequence[str], file: Path | None, only: str | None
+    recipe: str,
+    overrides: Sequence[str],
+    columns: Mapping[str, str],
+    file: Path | None,
+    only: str | None,
 ) -> dict[str, PrepareSettings]:
     """Return the sets of a recipe, or the one of a benchmark, and of them `only` one if given."""
     if Path(recipe).suffix in (".yaml", ".yml"):
         if file is not None:
             raise InvalidValueError("--file: for a recipe write sets.NAME.file=... instead")
+        if columns:
+            raise InvalidValueError("--map: for a recipe write sets.NAME.options.FIELD=... instead")
         sets = read_sets(read_recipe(Path(recipe), overrides))
     elif recipe in BENCHMARKS:
         settings = {**apply_overrides({}, overrides), "benchmark": recipe}
+        for field, column in columns.items():
+            _put_column(settings, field, column)
         if file is not None:
             settings["file"] = str(file)
         sets = read_sets({"sets": {recipe: settings}})
@@ -95,6 +103,15 @@ def _sets(
     if only is not None:
         one_of("--only", only, sets)
     return {name: settings for name, settings in sets.items() if only in (None, name)}
+
+
+def _put_column(settings: dict[str, Any], field: str, column: str) -> None:
+    """Put the column of a field into the options: its name as it is, and no YAML."""
+    where = f"--map {field}={column}"
+    options = settings.get("options")
+    if isinstance(options, Mapping) and field in options:
+        raise InvalidValueError(f"{where}: options.{field} is given too, as {options[field]!r}")
+    put(settings, f"options.{field}", column, where=where)
 
 
 def _targets(sets: Mapping[str, PrepareSettings], out: Path) -> dict[str, Path]:

@@ -14,14 +14,21 @@ from maxatk.exchange.rollouts import CHOICE, check_choice
 
 
 def parse_mapping(items: Sequence[str]) -> dict[str, str]:
-    """Return the mapping of `field=path` items; raises InvalidValueError for another form."""
+    """Return the mapping of `field=path` items.
+
+    Raises InvalidValueError for another form, and for a field that is given twice.
+    """
     several("map", items, "texts such as field=path.to.value")
-    mapping = {}
+    mapping: dict[str, str] = {}
     for item in items:
         require(isinstance(item, str), "map", "texts such as field=path.to.value", item)
         field, equals, path = item.partition("=")
         if not equals or not field or not path:
             raise InvalidValueError(f"map: {item!r} must have the form field=path.to.value")
+        if field in mapping:
+            raise InvalidValueError(
+                f"map: {field!r} is given twice, as {mapping[field]!r} and {path!r}; give one"
+            )
         mapping[field] = path
     return mapping
 
