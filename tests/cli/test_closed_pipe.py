@@ -1,5 +1,6 @@
 """Commands whose output is read no further, as in `maxatk train --help | head -1`."""
 
+import json
 import os
 import subprocess
 import sys
@@ -39,6 +40,30 @@ def test_closed_outputs_are_no_error(arguments, closed):
     done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=patience(60))
     assert b"Traceback" not in done.stdout + done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["train", "--help"], ["problems", "list"]]
+)
+def test_a_full_disk_is_an_error_in_one_sentence(arguments):
+    with open("/dev/full", "w") as full:
+        done = run(arguments, stdout=full, stderr=subprocess.PIPE)
+    assert b"No space left on device" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8:strict"])
+@pytest.mark.parametrize("output_format", ["text", "md"])
+def test_what_an_output_cannot_encode_is_shown_as_an_escape(tmp_path, encoding, output_format):
+    problem = {"id": "\u2211", "prompt": "\u2211 of two", "answer": "1"}
+    (tmp_path / "p.jsonl").write_text(json.dumps(problem))
+    arguments = ["problems", "show", tmp_path / "p.jsonl", "\u2211", "--format", output_format]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = run(arguments, capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    shown = "\u2211 of two" if encoding.startswith("utf-8") else r"\u2211 of two"
+    assert shown in done.stdout.decode()
 
 
 def test_a_closed_pipe_ends_progress_as_json_lines_silently(scoring, closed_pipe):

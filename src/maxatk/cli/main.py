@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import select
 import sys
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 2 for bad input, 130 after Ctrl-C, 141 where a pipe was closed."""
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # closed by >&-
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    _escape_what_cannot_be_encoded()
     try:
         try:
             with _no_silent_end():
@@ -50,6 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, SystemExit):
             raise
         return _fail(str(error))
+    except OSError as error:  # of a full disk
+        _drop(1)
+        return _fail(f"standard output: {error}")
+
+
+def _escape_what_cannot_be_encoded() -> None:
+    """Make a terminal or a locale that lacks a character, such as Latin-1, show its escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str]) -> int:
@@ -177,6 +188,11 @@ def _drop_closed_outputs() -> bool:
     for number in (1, 2):
         watched.register(number, 0)  # errors are reported unasked
     closed = [number for number, event in watched.poll(0) if event & select.POLLERR]
-    for number in closed:  # at its end the interpreter writes what is left in the buffers
-        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    for number in closed:
+        _drop(number)
     return bool(closed)
+
+
+def _drop(number: int) -> None:
+    """Write to an output no more: at its end the interpreter writes what is left in the buffers."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
