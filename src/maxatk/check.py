@@ -192,8 +192,9 @@ def column(field: str, values: object, count: int | None = None) -> None:
 
 
 def whole(field: str, value: int, least: int) -> None:
-    """Raise InvalidValueError for what is no int of `least` or more."""
+    """Raise InvalidValueError for what is no int of `least` or more, or too large to count to."""
     require(is_whole(value, least), field, f"an integer of {least} or more", value)
+    require(value <= sys.maxsize, field, "an integer of 64 bits", value)
 
 
 def at_least(field: str, value: float | None, least: float) -> None:

@@ -323,3 +323,11 @@ def test_flags_that_would_say_nothing_of_rewards_are_refused(maxatk, tmp_path, f
     done = maxatk("score", *flags, "--out", "scored")
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "scored").exists()
+
+
+@pytest.mark.parametrize("flag", ["--limit", "--verifier.stop-after-timeouts"])
+def test_a_number_too_large_to_count_to_is_refused(maxatk, scoring, flag):
+    done = maxatk(*scoring("print(4)"), flag, 10**23)
+    assert done.returncode == 2
+    message = f"must be an integer of 64 bits, got {10**23}"
+    assert message in " ".join((done.stdout + done.stderr).replace("│", " ").split())
