@@ -149,16 +149,17 @@ def lines_or_whole(path: Path) -> Iterator[tuple[int, bytes]] | bytes:
     lines = lines_of(path)
     head = list(itertools.islice(lines, 2))
     lines = itertools.chain(head, lines)
-    if len(head) > 1 and _is_json(head[0][1]):
+    if len(head) > 1 and is_json(head[0][1]):
         return lines
-    whole = bytearray()
+    content = bytearray()
     for _, line in lines:
-        whole += line
-        _refuse_larger(path, len(whole), LONGEST)
-    return bytes(whole)
+        content += line
+        _refuse_larger(path, len(content), LONGEST)
+    return bytes(content)
 
 
-def _is_json(line: bytes) -> bool:
+def is_json(line: bytes) -> bool:
+    """Say whether a line is JSON by itself, and within the bounds of one value."""
     try:
         json_value(line)
     except DataError:

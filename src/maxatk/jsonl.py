@@ -23,7 +23,12 @@ def read_jsonl(
 
     Raises MissingFileError; DataError, with the place, for a line that JSON or `parse` refuses.
     """
-    return _read(Path(path), lambda line: parse(json_object(line)))
+    return _read(Path(path), lines_of(Path(path)), lambda line: parse(json_object(line)))
+
+
+def json_objects(path: Path, lines: Iterable[tuple[int, bytes]]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of numbered lines of a file; raises DataError, with the place."""
+    return _read(path, lines, json_object)
 
 
 def read_typed(
@@ -44,11 +49,13 @@ def read_typed(
         check(record)
         return record
 
-    return _read(Path(path), parse)
+    return _read(Path(path), lines_of(Path(path)), parse)
 
 
-def _read(path: Path, parse: Callable[[bytes], RecordT]) -> Iterator[RecordT]:
-    for number, line in lines_of(path):
+def _read(
+    path: Path, lines: Iterable[tuple[int, bytes]], parse: Callable[[bytes], RecordT]
+) -> Iterator[RecordT]:
+    for number, line in lines:
         try:
             yield parse(line)
         except (ValueError, TypeError) as error:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,18 +179,14 @@ def frame(
 
 def _number(rows: Sequence[LogRow]) -> None:
     """Number the samples of each problem that have none; raises DataError for one that is twice."""
-    samples_of: dict[str, set[int]] = defaultdict(set)
+    numbers = log.SampleNumbers()
     for number, row in enumerate(rows):
-        samples = samples_of[row.problem_id]
-        if row.sample is None:
-            row.sample = len(samples)
-        if row.sample in samples:
+        if not numbers.take(row):
             raise DataError(
                 f"data, row {number}: sample {row.sample} of {row.problem_id!r:.80} occurs twice; "
                 "allowed: the samples of one run, without the column 'sample' or each by a number "
                 "of its own"
             )
-        samples.add(row.sample)
 
 
 def _refuse_parts(columns: pd.DataFrame, problem_ids: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from maxatk.check import is_finite, require
 from maxatk.errors import DataError, MissingFileError, counted
 from maxatk.evaluation.folder import problems_content_digest, refuse_file
-from maxatk.evaluation.load import recorded_problems, results_of_folder
+from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.selection_note import SELECTED_BY
 from maxatk.problems.load import load_problems
@@ -46,7 +46,7 @@ def select_problems(
     require(least < below, "max@k", "within bounds min < max", (above, below))
     refuse_file("run", run)
     results = results_of_folder(run, ks=[k])
-    source = problems or recorded_problems(run)
+    source = problems or results.recorded("problems_file")
     if source is None:
         raise MissingFileError(
             f"problems: {str(run)!r} does not say where its problems are; name their file"

@@ -6,6 +6,7 @@ import dataclasses
 import decimal
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -160,6 +161,24 @@ def index(value: Any, name: str) -> int:
     if number is None or not number.is_integer() or number < 0:
         raise DataError(f"field {name!r}: must be an integer from 0, got {value!r:.60}")
     return int(number)
+
+
+class SampleNumbers:
+    """The numbers of the samples of each problem, which are counted where samples have none."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+        self._taken: set[tuple[str, int]] = set()
+
+    def take(self, sample: LogRow) -> bool:
+        """Number a sample that has no number; return whether no other of its problem has it."""
+        if sample.sample is None:
+            sample.sample = self._counts[sample.problem_id]
+        self._counts[sample.problem_id] += 1
+        number = (sample.problem_id, sample.sample)
+        is_free = number not in self._taken
+        self._taken.add(number)
+        return is_free
 
 
 def reward(value: Any, name: str, *, text_is_number: bool = False) -> float | None:

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -170,25 +169,23 @@ class OpenLog:
     def _numbered(self, rows: Sequence[RowAt], errors: _Errors) -> list[LogRow]:
         """Return the samples that rows are parts of, each with its index; add to the errors."""
         rule = self.mapping.get(CHOICE, self.format.rollout_reward)
-        samples: dict[tuple[str, int], LogRow] = {}
-        counts = Counter[str]()
+        samples: list[LogRow] = []
+        numbers = log.SampleNumbers()
         for rows_of_rollout in rollouts_of(rows, unique=self.format.unique_rollouts):
             try:
                 sample = one_sample([at.row for at in rows_of_rollout], rule)
                 is_numbered = sample.sample is not None
-                if sample.sample is None:
-                    sample.sample = counts[sample.problem_id]
-                counts[sample.problem_id] += 1
-                key = (sample.problem_id, sample.sample)
-                if key in samples:
+                if not numbers.take(sample):
                     # Numbers are counted where there are none, and may be those of other samples.
                     hint = "" if is_numbered else ": number all samples of a problem, or none"
-                    raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice{hint}")
-                samples[key] = sample
+                    raise DataError(
+                        f"sample {sample.sample} of {sample.problem_id!r:.80} occurs twice{hint}"
+                    )
+                samples.append(sample)
             except ValueError as error:
                 first = rows_of_rollout[0]
                 errors.setdefault(first.number, (first.place, str(error)))
-        return list(samples.values())
+        return samples
 
     def _refuse_several(self, choices: set[str]) -> None:
         """Raise DataError where rows differ in what has to be chosen, and nothing was chosen."""

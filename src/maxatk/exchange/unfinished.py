@@ -9,8 +9,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from maxatk.bounded import json_value
-from maxatk.errors import DataError
+from maxatk.bounded import is_json
 
 _ZIP = b"PK"  # what a .pt of torch.save and an .eval of inspect_ai begin with
 _PARQUET = b"PAR1"
@@ -30,7 +29,7 @@ def is_unfinished(path: Path) -> bool:
     suffix = path.suffix.lower()
     start, end = _ends(path)
     if suffix == ".jsonl":
-        return not end.endswith(b"\n") and not _is_json(path.read_bytes().rpartition(b"\n")[2])
+        return not end.endswith(b"\n") and not is_json(path.read_bytes().rpartition(b"\n")[2])
     if suffix == ".parquet":
         return end != _PARQUET
     return start == _ZIP and not zipfile.is_zipfile(path)
@@ -43,11 +42,3 @@ def _ends(path: Path) -> tuple[bytes, bytes]:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - len(_PARQUET)))
         return start, file.read()
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json_value(line)
-    except DataError:
-        return False
-    return True

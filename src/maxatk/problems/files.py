@@ -10,7 +10,7 @@ from pathlib import Path
 
 from maxatk.bounded import json_value, lines_or_whole, placed
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.jsonl import json_object, read_jsonl
+from maxatk.jsonl import json_objects, read_jsonl
 from maxatk.problems.benchmarks.base import Row
 from maxatk.tables import csv_rows, parquet_rows, whole_row
 
@@ -86,10 +86,7 @@ def _json_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of an array, or of the lines where each is a row, whatever the file's name."""
     read = lines_or_whole(path)
     if not isinstance(read, bytes):
-        for number, line in read:
-            with placed(f"{path}:{number}"):
-                row = json_object(line)
-            yield row
+        yield from json_objects(path, read)
         return
     with placed(f"{path}: must hold a JSON array of rows"):
         rows = json_value(read)

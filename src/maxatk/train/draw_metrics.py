@@ -67,13 +67,13 @@ class DrawMetrics:
         if _is_sum(name):
             return sum(values)
         weights = [draw.weight(name) for draw in draws]
-        known = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
-        if not known:
+        weighed = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
+        if not weighed:
             return values[0]
         if "/min_" in name:
-            return min(known)
+            return min(weighed)
         if "/max_" in name:
-            return max(known)
+            return max(weighed)
         return float(np.average(values, weights=weights))
 
 

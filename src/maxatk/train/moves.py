@@ -26,8 +26,8 @@ class Moves:
 
         Of samples that are `masked` no token is in the loss, so that they have no ratio.
         """
-        known = log_ratios if masked is None else np.where(masked, np.nan, log_ratios)
-        self._log_ratios.append(known)
+        of_loss = log_ratios if masked is None else np.where(masked, np.nan, log_ratios)
+        self._log_ratios.append(of_loss)
         self._k = k
 
     def log(self, metrics: Metrics) -> None:

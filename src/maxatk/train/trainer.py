@@ -373,7 +373,8 @@ class MaxAtKTrainer(ResumingTrainer):
         ratios = self.accelerator.gather(batches.log_ratios(batch, logps)).double().cpu().numpy()
         rows = self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy()
         masked = self._rollout.masked
-        self._moves.add(ratios, masked=None if masked is None else masked.ravel()[rows])
+        masked_rows = None if masked is None else masked.ravel()[rows]
+        self._moves.add(ratios, masked=masked_rows)
 
 
 def _set_advantages(batch: MicroBatch, advantages: np.ndarray) -> None:

@@ -52,8 +52,8 @@ def ratio_values(
     `effective_sample_size`.
     """
     logs = as_floats("log_ratios", log_ratios)
-    known = logs[~np.isnan(logs)]
-    deviations = np.abs(np.expm1(np.clip(known, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)))
+    logs_of_loss = logs[~np.isnan(logs)]
+    deviations = np.abs(np.expm1(np.clip(logs_of_loss, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)))
     bound = np.inf if clamp is None else clamp
     values = {
         keys.MEAN_DELTA: _mean(deviations),
@@ -67,13 +67,13 @@ def ratio_values(
 
 def _effective_shares(logs: np.ndarray, k: int, clamp: float | None) -> np.ndarray:
     """Return the effective share of each group (P, n) with a ratio, among the samples that have."""
-    lacking = np.isnan(logs)
-    if not lacking.any():
+    if not np.isnan(logs).any():
         return effective_sample_size(logs, min(k, logs.shape[-1]), clamp=clamp)
-    groups = [group[known] for group, known in zip(logs, ~lacking, strict=True) if known.any()]
-    shares = [
-        effective_sample_size(group[None], min(k, len(group)), clamp=clamp) for group in groups
-    ]
+    shares = []
+    for group in logs:
+        ratios = group[~np.isnan(group)]
+        if len(ratios):
+            shares.append(effective_sample_size(ratios[None], min(k, len(ratios)), clamp=clamp))
     return np.concatenate([*shares, []])
 
 

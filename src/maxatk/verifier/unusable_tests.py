@@ -108,8 +108,11 @@ def _ignores_comparisons(tree: ast.Module, checks: Sequence[_Function]) -> bool:
     ]
     dropped = [part.value for part in parts if isinstance(part, ast.Expr)]
     printed = [value for part in parts for value in _printed(part)]
-    told = any(map(_is_truth, returned)) or any(map(_is_comparison, printed))
-    return told or any(isinstance(value, ast.Compare) for value in dropped)
+    return (
+        any(map(_is_truth, returned))
+        or any(map(_is_comparison, printed))
+        or any(isinstance(value, ast.Compare) for value in dropped)
+    )
 
 
 def _printed(part: ast.AST) -> Iterator[ast.expr]:
