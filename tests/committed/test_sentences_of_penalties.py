@@ -287,7 +287,8 @@ def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
     ) in page
     for other in ("README.md", "docs/choose.md"):
         assert f"{at_8} more at 8" in in_one_line(other)
-    assert f"{at_8} more at 8 ({adjusted[1]:.3f} after correction)" in in_one_line("README.md")
+    p_of_readme = f"(p {p_values[1]:.3f}, and {adjusted[1]:.3f} after correction)"
+    assert f"{at_8} more at 8 {p_of_readme}." in in_one_line("README.md")
 
 
 def test_the_table_of_the_fresh_seeds_has_the_means_of_three_studies(fill):
