@@ -77,6 +77,7 @@ PRETRAINED = [
         "long_2",
         "rates",
         "rates_pool",
+        "largest_rate",
     )
 ]
 UNSOLVED = [FOLDER / "mini" / "unsolved.yaml"]
