@@ -13,6 +13,7 @@ from maxatk.errors import InvalidValueError, MissingFileError, StageError
 from maxatk.studies.check import check_study, refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places, planned, write_recipes, write_stage_names
+from maxatk.train import loading_checks
 from studies.conftest import RECIPE, UNTRAINED
 from tiny import save_tiny_model
 
@@ -184,6 +185,38 @@ def test_what_an_outside_model_and_its_problems_do_not_allow_is_refused(
     of_a_llama["train"] |= change
     study = load_study(recipe(**of_a_llama))
     assert message in refusal_of(trainings_of(study, places(study)))
+
+
+def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, monkeypatch):
+    tried = []
+    without_counting = loading_checks.config_to_train
+
+    def counting(config, name, adapter):
+        tried.append(name)
+        return without_counting(config, name, adapter)
+
+    monkeypatch.setattr(loading_checks, "config_to_train", counting)
+    adapter = {"r": 2, "target_modules": ["q_proj"]}
+    of_a_llama["train"] |= {"peft": adapter}
+    methods = {
+        "grpo": {},
+        "bon_loo1": {"trainer.method": "bon_loo1", "trainer.k": 2},
+        "slower": {"trainer.learning_rate": 1e-6},
+    }
+    of_a_llama["grids"] = [{"method": methods}]
+    study = load_study(recipe(**of_a_llama))
+    assert refusal_of(trainings_of(study, places(study))) is None
+    assert len(tried) == 1
+    # What differs in anything that decides the loading is tried for itself.
+    others = {
+        "grpo": {},
+        "in bfloat16": {"trainer.model_init_kwargs": {"dtype": "bfloat16"}},
+        "bad": {"peft": {**adapter, "target_modules": ["no"]}},
+    }
+    of_a_llama["grids"] = [{"method": others}]
+    study = load_study(recipe(**of_a_llama))
+    assert refusal_of(trainings_of(study, places(study))).startswith("bad: train.peft: Target mod")
+    assert len(tried) == 1 + 3
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,10 @@ def _evaluations_of(study: StudyRecipe) -> dict[str, dict[str, Any]]:
 def refusal_of(question: Mapping[str, Any]) -> str | None:
     """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
     with _verifiers() as verifier_of:
+        shared = _Shared(verifier_of=verifier_of)
         for name, command, recipe in question["recipes"]:
             try:
-                _check_training(command, recipe, question["problems"], verifier_of)
+                _check_training(command, recipe, question["problems"], shared)
             except MaxAtKError as error:
                 return f"{name}: {error}"
             except ModuleNotFoundError as error:
@@ -106,6 +107,14 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
             except MaxAtKError as error:
                 return str(located(error, where=where, fields=("reward",)))
     return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """What the checks of several trainings share, which takes seconds for each of them."""
+
+    verifier_of: VerifierOf
+    models: set[str] = dataclasses.field(default_factory=set)  # with adapter: those that will do
 
 
 @contextlib.contextmanager
@@ -135,20 +144,20 @@ def _check_reward(evaluation: Mapping[str, Any], verifier_of: VerifierOf) -> Non
 
 
 def _check_training(
-    command: str, recipe: Mapping[str, Any], problems: int | None, verifier_of: VerifierOf
+    command: str, recipe: Mapping[str, Any], problems: int | None, shared: _Shared
 ) -> None:
     where = "train" if command == "train" else "train.distill"
     try:
         if command == "train":
-            _check_train(recipe, problems, verifier_of)
+            _check_train(recipe, problems, shared)
         else:
-            _check_distill(recipe)
+            _check_distill(recipe, shared)
     except (InvalidValueError, MissingFileError) as error:
         # The trainer does not know that it is part of a study.
         raise located(error, where=where, fields=_SECTIONS) from error
 
 
-def _check_train(recipe: Mapping[str, Any], count: int | None, verifier_of: VerifierOf) -> None:
+def _check_train(recipe: Mapping[str, Any], count: int | None, shared: _Shared) -> None:
     """Refuse a recipe of `maxatk train`, whose problems are so many where they are not there."""
     from maxatk.train import check_settings
     from maxatk.train.preview import plan
@@ -159,8 +168,9 @@ def _check_train(recipe: Mapping[str, Any], count: int | None, verifier_of: Veri
     chosen = train_recipe(recipe, where="train")
     config = check_settings(chosen)
     refuse_missing_vllm(config)
-    _check_model(config, chosen)
-    rewards = load_functions(chosen, config, verifier=verifier_of(chosen.verifier)).rewards
+    _check_model(config, chosen, shared)
+    verifier = shared.verifier_of(chosen.verifier)
+    rewards = load_functions(chosen, config, verifier=verifier).rewards
     problems = None if count else _problems(chosen.problems)
     if problems is not None:
         count = len(problems)
@@ -170,22 +180,27 @@ def _check_train(recipe: Mapping[str, Any], count: int | None, verifier_of: Veri
         plan(config, problems=count)
 
 
-def _check_distill(recipe: Mapping[str, Any]) -> None:
+def _check_distill(recipe: Mapping[str, Any], shared: _Shared) -> None:
     from maxatk.train import DistillRecipe
     from maxatk.train.distill import config_of
 
     chosen = from_mapping(DistillRecipe, recipe, where="train.distill")
-    _check_model(config_of(chosen, Path(chosen.out)), chosen)
+    _check_model(config_of(chosen, Path(chosen.out)), chosen, shared)
 
 
-def _check_model(config: Any, recipe: Any) -> None:
+def _check_model(config: Any, recipe: Any, shared: _Shared) -> None:
     """Refuse an adapter that there cannot be, also on a model that is there already."""
-    from maxatk.train.loading_checks import config_to_train
+    from maxatk.train.loading_checks import LOADING_SETTINGS, config_to_train
     from maxatk.train.recipe import lora_config
 
     adapter = lora_config(recipe.peft)
-    if Path(recipe.model).is_dir():
+    if not Path(recipe.model).is_dir():
+        return
+    settings = {name: getattr(config, name, None) for name in LOADING_SETTINGS}
+    model = json.dumps([recipe.model, recipe.peft, settings], sort_keys=True, default=str)
+    if model not in shared.models:
         config_to_train(config, recipe.model, adapter)
+        shared.models.add(model)
 
 
 @functools.cache

@@ -31,6 +31,15 @@ _NOT_TRIED = (
     "allow_all_kernels",
 )
 
+# Those of a training by which `config_to_train` gives another answer for the same model and adapter.
+LOADING_SETTINGS = (
+    "model_init_kwargs",
+    "trust_remote_code",
+    "sync_ref_model",
+    "fsdp",
+    "deepspeed",
+)
+
 
 def config_to_train(config: Any, name: str, adapter: Any) -> PretrainedConfig:
     """Return the config of the model of that name, as settings of TRL and an adapter change it.
