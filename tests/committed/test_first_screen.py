@@ -1,27 +1,67 @@
 """What the first screen of the README says is what the studies have."""
 
-from committed.results import ROOT, in_one_line, interval_over_seeds, row_of
+from committed.results import (
+    ROOT,
+    differences_between_studies,
+    distance_over_seeds,
+    in_one_line,
+    mean_over_seeds_as_text,
+    row_of,
+)
 
 
-def test_the_numbers_of_the_first_screen_are_those_of_the_studies(fill):
+def test_the_numbers_below_the_table_are_those_of_the_studies(fill):
     text = in_one_line("README.md")
-    demo = "demo_seeds"
-    for k, first, second in (
-        (8, "bon_loo1", "grpo"),
-        (128, "bon_loo1", "grpo"),
-        (1, "grpo", "bon_loo1"),
-        (128, "base", "grpo"),
-    ):
-        mean, low, high = interval_over_seeds(fill, demo, first, second, k)
-        assert f"{mean:.3f} [{low:.3f}, {high:.3f}]" in text, (k, first, second)
-    low_rate = "learning_rate"
-    for k in (1, 128):
-        models = ("grpo,rate=1.5e-4", "bon_loo1,rate=3e-4")
-        mean, low, high = interval_over_seeds(fill, low_rate, *models, k)
-        assert f"{mean:.3f} [{low:.3f}, {high:.3f}]" in text, k
+    loss = distance_over_seeds(fill, "demo_seeds", "base", "grpo", 128)
+    assert f"below the model before training at 128, by {loss}" in text
     everything = fill.table_of_seeds(fill.load_evaluations(["smollm2_all"]))
     cell = row_of(everything, "bon_loo1 − grpo")[-1]
     assert f"{cell.text} {cell.detail}".replace("+", "").replace("−", "-") in text
+
+
+def comparisons(fill):
+    """Return by the section to which a row links whose differences it has: pairs of models."""
+    repeated = fill.load("front_repeated")
+    confirmed = fill.load("front_confirmed")
+    tuned = fill.load("front_tuned")
+    demo = fill.load("demo_seeds")
+    rates = fill.load("learning_rate")
+    small = ("bon_loo1,rate=1.5e-4", "grpo,rate=1.5e-4")
+    falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
+    weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
+    return {
+        "GRPO, both at 3e-4": [((demo, "bon_loo1"), (demo, "grpo"))],
+        "GRPO, both at 1.5e-4": [((rates, small[0]), (rates, small[1]))],
+        "GRPO at its best for 8": [((confirmed, "bon_loo1"), (confirmed, "grpo"))],
+        "GRPO with a KL penalty of 0.04": [((confirmed, "bon_loo1"), (confirmed, "KL penalty"))],
+        "GRPO with a penalty of 0.2": [
+            ((repeated, "bon_loo1"), (repeated, "grpo, KL 0.2")),
+            ((confirmed, "bon_loo1"), (tuned, "grpo, KL 0.2")),
+        ],
+        "the same, `bon_loo1` with one of 0.04": [
+            ((tuned, "bon_loo1, KL 0.04"), (tuned, "grpo, KL 0.2"))
+        ],
+        "GRPO with a penalty of 0.1, k falls": [(falling, weaker)],
+    }
+
+
+def test_the_table_of_the_rivals_has_the_differences_of_the_studies(fill):
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    start = lines.index("| `bon_loo1` against | seeds | at 1 | at 8 | at 128 |") + 2
+    pairs_by_row = comparisons(fill)
+    for line, (name, pairs) in zip(lines[start:], pairs_by_row.items(), strict=False):
+        rival, seeds, *cells = line.strip("| ").split(" | ")
+        assert rival.startswith(f"[{name}")
+        for k, cell in zip((1, 8, 128), cells, strict=True):
+            differences = [
+                difference
+                for ours, theirs in pairs
+                for difference in differences_between_studies(ours, theirs, k)
+            ]
+            assert len(differences) == int(seeds)
+            in_plain_signs = cell.replace("+", "").replace("−", "-")
+            assert in_plain_signs == mean_over_seeds_as_text(differences), (name, k)
+    assert not lines[start + len(pairs_by_row)].startswith("|")
 
 
 def test_the_table_of_the_first_screen_has_the_means_of_the_study(fill):
