@@ -160,7 +160,8 @@ def here(tmp_path, tiny_model):  # noqa: F811
         "title": "t",
         "seeds": [0],
         "model": "m",
-        "train": {"problems": "p.jsonl", "trainer": {**trainer, "k": 1}},
+        # Without a step no trainer is asked, in a process of its own that takes seconds to start.
+        "train": {"problems": "p.jsonl", "trainer": {**trainer, "k": 1, "max_steps": 0}},
         "eval": {"problems": "p.jsonl", "sampling": sampling},
         "grids": [{"way": {"a": {}}}],
     }

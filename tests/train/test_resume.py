@@ -251,15 +251,26 @@ def without_seconds(history):
     ]
 
 
-# The first of on-policy and the first of off-policy are tried with `make test`.
-TRAININGS_TO_INTERRUPT = [
-    pytest.param(settings, id=name, marks=pytest.mark.long if place > 1 else ())
-    for place, (name, settings) in enumerate(TRAININGS.items())
+PLACES = ("rollout", "between micro-batches", "forward pass of the loss")
+# One of every place and one of either policy are tried with `make test`.
+TRIED_FIRST = {
+    ("on-policy, own rollouts", "between micro-batches"),
+    ("off-policy, whole groups", "rollout"),
+    ("off-policy, whole groups", "forward pass of the loss"),
+}
+INTERRUPTIONS = [
+    pytest.param(
+        settings,
+        place,
+        id=f"{name}-{place}",
+        marks=() if (name, place) in TRIED_FIRST else pytest.mark.long,
+    )
+    for name, settings in TRAININGS.items()
+    for place in PLACES
 ]
 
 
-@pytest.mark.parametrize("place", ["rollout", "between micro-batches", "forward pass of the loss"])
-@pytest.mark.parametrize("settings", TRAININGS_TO_INTERRUPT)
+@pytest.mark.parametrize(("settings", "place"), INTERRUPTIONS)
 def test_the_same_trainer_goes_on_after_ctrl_c(make_trainer, tmp_path, settings, place):
     settings = {**SETTINGS, **INTERRUPTED, **settings}
     whole = make_trainer(cls=MaxAtKTrainer, **settings, output_dir=str(tmp_path / "whole"))

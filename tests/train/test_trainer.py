@@ -214,7 +214,6 @@ ONE_EACH = "return a list of 8 values, one a completion, each a finite number or
 A_NUMBER = "return for each completion a finite number, of at most 3.4e+38 in size, or None; got"
 
 
-@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -232,18 +231,27 @@ A_NUMBER = "return for each completion a finite number, of at most 3.4e+38 in si
         ([1e39] * 8, f"{A_NUMBER} 1e+39"),
     ],
 )
-def test_what_is_no_reward_names_its_function(make_trainer, values, message, is_async):
+def test_what_is_no_reward_names_its_function(make_trainer, values, message):
     def broken(**_):
         return values
 
+    trainer = make_trainer([text_reward, broken])
+    with pytest.raises(InvalidValueError) as refused:
+        trainer.train()
+    assert str(refused.value).startswith(f"reward_funcs: broken must {message}")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"), [([0.5] * 7, f"{ONE_EACH} 7 values"), (["1"] * 8, f"{A_NUMBER} '1'")]
+)
+def test_what_is_no_reward_names_its_asynchronous_function(make_trainer, values, message):
     async def broken_later(**_):
         return values
 
-    function = broken_later if is_async else broken
-    trainer = make_trainer([text_reward, function])
+    trainer = make_trainer([text_reward, broken_later])
     with pytest.raises(InvalidValueError) as refused:
         trainer.train()
-    assert str(refused.value).startswith(f"reward_funcs: {function.__name__} must {message}")
+    assert str(refused.value).startswith(f"reward_funcs: broken_later must {message}")
 
 
 @pytest.mark.parametrize(
