@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import TRAIN_RECORD, read_json, write_json
+from maxatk.records import Outcome, Score
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_tables
 from maxatk.studies.problem_values import PROBLEM_VALUES
@@ -15,6 +17,7 @@ from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
 from maxatk.studies.write import PAGE, write_study
 from report.conftest import make_results
+from runs import write_run
 from studies.conftest import CHANCES, SPIKED
 
 GRIDS = [{"method": {"better": {"trainer.method": "bon_loo1"}, "same": {"trainer.method": "grpo"}}}]
@@ -136,6 +139,32 @@ def test_models_are_tested_at_the_ks_of_the_recipe(finished, tmp_path):
     values = table[table.metric == "max@k"].groupby(["model", "seed"])["8"].mean()
     difference = (values["better"] - values["same"]).mean()
     assert study.pairs[1].difference == pytest.approx(difference, abs=1e-5)
+
+
+def test_a_k_that_no_evaluation_was_asked_for_is_computed_from_the_scores(recipe, tmp_path):
+    front = {"rivals": ["same"], "ks": [5, 32]}
+    study = load_study(recipe(grids=GRIDS, seeds=[1, 2, 3], ks=[1, 3, 10], front=front))
+    rewards = {"base": [0.0, 0.25], "better": [0.5, 1.0], "same": [0.25, 0.5]}
+    for place in places(study):
+        low, high = rewards[place.variant.name]
+        scores = [
+            Score(f"{place.seed}-{p}", i, high if i <= p else low, 0, 1, Outcome.SCORED, 0.0)
+            for p in range(2)
+            for i in range(6)
+        ]
+        place.evaluation.mkdir(parents=True)
+        write_run(place.evaluation, scores)
+        if place.training is not None:
+            place.training.mkdir()
+            write_json(place.training / TRAIN_RECORD, {"log_history": SPIKED, "seconds": 2.0})
+    written = write_study(study, places(study))
+    # Of 6 samples: 10 is more than there are, so that the largest takes its place.
+    assert {test.measure.k for test in written.differences} == {1, 3, 6}
+    assert {estimate.k for best in written.front.best for estimate in best.estimates} == {1, 5}
+    # One or two of 6 samples are the high ones: a choice of 3 misses them with 10/20 or 4/20.
+    expected = 0.5 + 0.5 * np.mean([1 - 10 / 20, 1 - 4 / 20])
+    assert written.comparison.run("better").metric("max@k", 3).mean == pytest.approx(expected)
+    assert {"3", "5"} <= set(pd.read_csv(tmp_path / "out" / PROBLEM_VALUES).columns)
 
 
 def test_a_problem_with_too_few_samples_has_no_value(finished, tmp_path):

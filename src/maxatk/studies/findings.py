@@ -98,25 +98,36 @@ class Study:
             raise DataError(f"study: {error}") from error
 
 
-def pooled_models(places: Sequence[Place], *, baseline: str, choosing: bool = False) -> Comparison:
+def pooled_models(
+    places: Sequence[Place], *, baseline: str, ks: Sequence[int] = (), choosing: bool = False
+) -> Comparison:
     """Return the comparison over all seeds; raises as `load_comparison`, and for a single model.
 
-    With `choosing` it is that of the evaluations by which the front is chosen.
+    It has the `ks` that the samples of every problem allow, beside those of the evaluations. With
+    `choosing` it is that of the evaluations by which the front is chosen.
     """
     folders: dict[str, dict[str, Path]] = {}
     for place in places:
         evaluation = place.choice if choosing else place.evaluation
         assert evaluation is not None
         folders.setdefault(f"seed {place.seed}", {})[place.variant.name] = evaluation
-    reading = Reading(baseline=baseline)
-    seeds = {
-        seed: load_comparison(of_seed, reading, allow_other_verifiers=False)
-        for seed, of_seed in folders.items()
-    }
+    seeds = _of_seeds(folders, Reading(baseline=baseline))
+    fewest = min(max(run.results.ks) for of_seed in seeds.values() for run in of_seed.runs)
+    allowed = tuple(k for k in ks if k <= fewest)
+    if any(k not in of_seed.ks for of_seed in seeds.values() for k in allowed):
+        seeds = _of_seeds(folders, Reading(baseline=baseline, k=allowed))
     comparison = pooled(seeds)
     if len(comparison.runs) < 2:
         raise InvalidValueError("models: a study needs two models or more, got 1")
     return comparison
+
+
+def _of_seeds(folders: Mapping[str, Mapping[str, Path]], reading: Reading) -> dict[str, Comparison]:
+    """Return the comparison of the models of every seed, whose evaluations are in folders."""
+    return {
+        seed: load_comparison(of_seed, reading, allow_other_verifiers=False)
+        for seed, of_seed in folders.items()
+    }
 
 
 def build_study(

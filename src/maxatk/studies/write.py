@@ -34,7 +34,8 @@ SEEDS = "recipes/mini/demo_seeds.csv"  # max@k of the demo's recipe on other see
 def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
     """Write everything below the study's folder `out`, when all stages have finished."""
     out = Path(recipe.out)
-    comparison = pooled_models(places, baseline=recipe.baseline)
+    front_ks = [] if recipe.front is None else recipe.front.ks
+    comparison = pooled_models(places, baseline=recipe.baseline, ks=[*recipe.ks, *front_ks])
     front = _front(recipe, places, comparison)
     pairs = recipe.paired_names()
     study = build_study(
@@ -67,7 +68,7 @@ def _front(recipe: StudyRecipe, places: Sequence[Place], comparison: Comparison)
         return None
     choice = None
     if recipe.chooses_on_problems:
-        choice = pooled_models(places, baseline=recipe.baseline, choosing=True)
+        choice = pooled_models(places, baseline=recipe.baseline, ks=settings.ks, choosing=True)
     methods = {model.name: model.method for model in recipe.variants if model.levels}
     return front_of(comparison, methods, rivals=settings.rivals, ks=settings.ks, choice=choice)
 
