@@ -158,6 +158,10 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"ks": [8, 8]}, r"ks: must be different whole numbers from 1, got \[8, 8\]"),
         ({"pairs": [["loo"]]}, "pairs: each must be two different levels"),
         ({"pairs": [["loo", "loo"]]}, "pairs: each must be two different levels"),
+        (
+            {"pairs": [["1", "2"], ["loo,updates=2", "loo,updates=1"]]},
+            "pairs: 'loo,updates=2' and 'loo,updates=1' are paired twice",
+        ),
         ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
     ],
 )

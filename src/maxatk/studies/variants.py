@@ -137,7 +137,7 @@ def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> lis
     """Return the names of the models that differ by the two levels of a pair alone.
 
     A pair may also be the names of two models, which may differ by more. Raises InvalidValueError
-    for a pair that is neither.
+    for a pair that is neither, and for two models that are paired twice, in either order.
     """
     models = {variant.name for variant in variants if variant.levels}
     names: list[tuple[str, str]] = []
@@ -155,7 +155,18 @@ def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> lis
                 f"are {', '.join(sorted(levels))}, and the models {', '.join(sorted(models))}"
             )
         names += matches
+    _refuse_paired_twice(names)
     return names
+
+
+def _refuse_paired_twice(names: Sequence[tuple[str, str]]) -> None:
+    """Refuse a test that is made twice: it would count twice in the correction for all tests."""
+    paired: set[frozenset[str]] = set()
+    for first, second in names:
+        pair = frozenset((first, second))
+        if pair in paired:
+            raise InvalidValueError(f"pairs: {first!r} and {second!r} are paired twice")
+        paired.add(pair)
 
 
 def _models_apart(variants: Sequence[Variant], first: str, second: str) -> list[tuple[str, str]]:
