@@ -138,6 +138,10 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
             {"eval": {"batch_size": 0}},
             r"^recipe\.eval\.batch_size: must be an integer of 1",
         ),
+        (
+            {"eval": {"k": [1, 9], "sampling": {"samples": 8}}},
+            r"^recipe\.eval\.k: must be an integer from 1 to the 8 samples of a problem, got 9",
+        ),
         ({"eval": {"sampling": {"samples": 0}}}, r"^recipe\.eval\.sampling\.samples: must be an"),
         ({"eval": {"verifier": {"time_limit": 0}}}, r"^recipe\.eval\.verifier\.time_limit: must"),
         (
@@ -166,6 +170,18 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(recipe, changes, message):
+    with pytest.raises(InvalidValueError, match=message):
+        load_study(recipe(**changes))
+
+
+@pytest.mark.parametrize("value", [None, "", 3, ["a.jsonl", "b.jsonl"], {"path": "a.jsonl"}])
+@pytest.mark.parametrize("where", ["train", "eval", "front.choose"])
+def test_problems_of_another_type_than_text_are_refused_by_their_name(recipe, where, value):
+    sections = {name: {"problems": "p.jsonl"} for name in ("train", "eval", "front.choose")}
+    sections[where] = {"problems": value}
+    front = {"rivals": ["grpo"], "ks": [2], "choose": sections.pop("front.choose")}
+    changes = {"mini": None, "model": "m", "front": front, **sections}
+    message = rf"{where}\.problems: must be a benchmark's name or the path of a file, got"
     with pytest.raises(InvalidValueError, match=message):
         load_study(recipe(**changes))
 

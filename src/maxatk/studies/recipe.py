@@ -15,7 +15,8 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
 from maxatk.report.comparison import BASE, DEFAULT_KS
-from maxatk.settings import apply_overrides, from_mapping, read_extended
+from maxatk.settings import apply_overrides, from_mapping, located, read_extended
+from maxatk.statistics.intervals import check_ks
 from maxatk.studies.variants import Variant, pairs_of, variants_of
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order
@@ -206,6 +207,10 @@ class StudyRecipe:
         filled = _seeded(section, "sampling", seed)
         filled.update(problems=problems, model="", out="")
         recipe = from_mapping(EvalRecipe, filled, where=where)
+        try:
+            check_ks(recipe.k, recipe.sampling.samples)
+        except InvalidValueError as error:
+            raise located(error, where=where, fields=("k",)) from error
         require(recipe.shard is None, f"{where}.shard", "left out of a study", recipe.shard)
         return recipe
 
@@ -232,12 +237,15 @@ class StudyRecipe:
                 "front.choose: goes with 'model'; each seed of 'mini' has problems of its own"
             )
         _refuse_filled_in(self.front.choose, _FILLED_IN[:-1], "front.choose")
+        _check_problems({**self.eval, **self.front.choose}["problems"], "front.choose")
         self.eval_recipe(seed=0, choosing=True)
 
     def _check_section(self, section: Mapping[str, Any], where: str) -> None:
         """Refuse keys that the study fills in, and seeds, in the section of a command."""
-        if self.mini is None and "problems" not in section:
-            raise InvalidValueError(f"{where}: the key 'problems' is required beside 'model'")
+        if self.mini is None:
+            if "problems" not in section:
+                raise InvalidValueError(f"{where}: the key 'problems' is required beside 'model'")
+            _check_problems(section["problems"], where)
         distill = section.get("distill", {})
         require(isinstance(distill, Mapping), f"{where}.distill", "a mapping", distill)
         # The problems of another model than the built-in one are the section's own.
@@ -251,6 +259,11 @@ def _check_ks(field: str, ks: Sequence[int], *, least: int) -> None:
     # A test that is made twice would count twice in the correction for all tests.
     different = fits and len(set(ks)) == len(ks)
     require(different, field, f"different whole numbers from {least}", ks)
+
+
+def _check_problems(problems: object, where: str) -> None:
+    is_name = isinstance(problems, str) and problems != ""
+    require(is_name, f"{where}.problems", "a benchmark's name or the path of a file", problems)
 
 
 def _refuse_filled_in(section: Mapping[str, Any], filled_in: Sequence[str], where: str) -> None:
