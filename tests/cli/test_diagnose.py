@@ -50,6 +50,20 @@ def test_the_tables_of_an_evaluation_are_printed_in_every_format(folder, capsys)
     assert "k = 4 (as many as the answers in use)" in printed(capsys, *flags)
 
 
+def test_the_problems_needed_are_said_to_be_of_samples_that_pass_or_not(tmp_path, capsys):
+    rewards = (0.2, 0.4, 0.7, 0.9)  # none passes, and max@k can rise all the same
+    scores = [
+        Score(f"p{p}", s, reward, 0, 1, Outcome.SCORED, 0.0)
+        for p in range(3)
+        for s, reward in enumerate(rewards)
+    ]
+    write_run(tmp_path, scores)
+    tables = json.loads(printed(capsys, str(tmp_path), "--format", "json"))
+    assert {row["problems"] for row in tables["needed"]} == {None}
+    shown = " ".join(printed(capsys, str(tmp_path), "--format", "md").split())
+    assert "where a reward is 1 for a sample that passes and 0 for others" in shown
+
+
 def test_a_run_by_a_column_is_diagnosed_by_that_column(tmp_path, capsys):
     rows = [
         {"problem_id": f"p{p}", "sample": s, "reward": 0.0, "judge": float(s < 2)}

@@ -137,7 +137,9 @@ def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> No
         "whose max@1 pulls against that of the others",
         "noise": "groups in a step whose mean gradient has as much signal as noise",
         "needed": "problems, or seeds, with which a comparison finds a difference of max@k in 80% "
-        f"of all cases, with {samples} a problem; seeds as trainings of the built-in model differ",
+        f"of all cases, with {samples} a problem; problems where a reward is 1 for a sample that "
+        "passes and 0 for others, – where no model can be so far above; seeds as trainings of the "
+        "built-in model differ",
     }
     outputs = {
         name: shown(tables[name], title=title) for name, title in titles.items() if name in tables

@@ -61,8 +61,9 @@ def prospects(
       stored sample of each, in how many it can `rise`, and what is `beyond` all samples, None
       without a ceiling.
     - "weights": the `share` of a method's gradient by how often problems are `solved`.
-    - "needed": how many `problems` show a `difference` of max@k, None if none do, and how many
-      `seeds`, where trainings differ as those of the built-in model did.
+    - "needed": how many `problems` show a `difference` of max@k, where a reward is 1 for a sample
+      that passes and 0 for others, None if no model can be so far above; and how many `seeds`,
+      where trainings differ as those of the built-in model did.
     - "suggestion": an n, a k and a method that suit the problems, with the reason.
 
     `best_of` answers are what the best is taken of in use, half the samples or 2 by default. Sizes
