@@ -197,6 +197,11 @@ def test_a_step_has_its_own_values_where_the_log_has_means_of_several(tmp_path):
     training.refresh()
     assert training.values_of(2)["reward"] == 0.25
     assert training.values_of(2)["max@4"] == 1.0  # the new group has one sample with a reward
+    with (folder / GROUPS).open("ab") as file:
+        file.write(b"".join(line for line in BAD_GROUPS if b"reward" not in line))
+    training.refresh()
+    assert len(training.groups[1]) > 1
+    assert training.values_of(1) == {"reward": 0.0, "max@1": 0.0, "max@2": 0.0, "max@4": 0.0}
 
 
 def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
@@ -625,7 +630,8 @@ def test_lines_of_another_hand_are_left_out_and_counted(tmp_path):
         asked += [f"{path}&method=bon_loo1" for path in asked[4:]]
         for path in asked:
             status, body = answered(server, path)
-            assert status in (200, 400), path
+            # A group that cannot be read may be gone, but hides nothing of the others.
+            assert status in ((200, 400) if path.startswith("api/group?") else (200,)), path
             json.loads(body, parse_constant=pytest.fail)
         (tmp_path / "a").rename(tmp_path / "moved")
         status, body = answered(server, "api/state")

@@ -170,6 +170,8 @@ def _means(rewards: Sequence[npt.NDArray[np.float64]]) -> dict[str, float]:
     """Return the means over groups of their mean reward and max@k, where these can be known."""
     by_key: dict[str, list[float]] = defaultdict(list)
     for group in rewards:
+        if len(group) == 0:  # of a line that cannot be read
+            continue
         by_key[keys.REWARD].append(mean_reward(group))
         for k in default_ks(len(group)):
             by_key[keys.max_at(k)].append(mean_max_at_k(group[None], k))
