@@ -55,3 +55,20 @@ def test_a_call_is_shown_in_whatever_form_its_arguments_are(arguments, shown):
     message = {"role": "assistant", "content": None}
     message["tool_calls"] = [{"function": {"name": "f", "arguments": arguments}}]
     assert transcript([message]) == f"assistant: {shown}"
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        (json.dumps(CALL), f'submit(program="""\n{PROGRAM}\n""")'),
+        ('{"id": "c", "name": "f", "arguments": "{\\"x\\": 1}"}', "f(x=1)"),
+        ("{broken", "{broken"),
+        ('"text"', '"text"'),
+        ('{"function": "f"}', '{"function": "f"}'),
+        ({"function": {"name": "f", "arguments": "[" * 100_000}}, "f(" + "[" * 100_000 + ")"),
+    ],
+    ids=["json", "json without a function", "no json", "no mapping", "no function", "too deep"],
+)
+def test_a_call_may_be_a_text_and_what_is_no_call_is_shown_as_it_is(call, shown):
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    assert transcript([message]) == f"assistant: {shown}"

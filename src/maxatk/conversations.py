@@ -1,7 +1,7 @@
 """Completions that are conversations: as one text to look at, and the part that is judged.
 
 A message is a mapping with `role` and `content`; a call of a tool is in `tool_calls`, in the form
-of OpenAI's API, and what a policy thought may be in a field of its own.
+of OpenAI's API or as JSON text of it, and what a policy thought may be in a field of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from maxatk.bounded import json_value
 from maxatk.check import require
+from maxatk.errors import DataError
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -63,8 +65,8 @@ def pending_argument(completion: Completion, tool: str, argument: str) -> str | 
     if isinstance(completion, str) or not completion:
         return None
     for call in completion[-1].get("tool_calls") or ():
-        function = call.get("function") or call
-        arguments = _arguments(function.get("arguments"))
+        function = _function(call)
+        arguments = _arguments(function)
         if function.get("name") == tool and isinstance(arguments, Mapping):
             value = arguments.get(argument)
             return value if isinstance(value, str) else None
@@ -115,23 +117,38 @@ def _said(message: Message) -> str:
     return "\n".join([*thoughts, content_text(message.get("content"))])
 
 
-def _call(call: Message) -> str:
-    """Return a call as `name(arguments)`."""
-    function = call.get("function") or call
-    arguments = _arguments(function.get("arguments"))
+def _call(call: Any) -> str:
+    """Return a call as `name(arguments)`, what is no call as it is."""
+    function = _function(call)
+    if not function:
+        return str(call)
+    arguments = _arguments(function)
     if isinstance(arguments, Mapping):
         arguments = ", ".join(f"{name}={_argument(value)}" for name, value in arguments.items())
     return f"{function.get('name')}({arguments})"
 
 
-def _arguments(arguments: Any) -> Any:
-    """Return the arguments of a call, which may be JSON text, as a mapping where they are one."""
-    if arguments is None:
+def _function(call: Any) -> Mapping[str, Any]:
+    """Return the name and the arguments of a call, nothing of what is no call."""
+    value = _parsed(call)
+    if not isinstance(value, Mapping):
         return {}
-    if isinstance(arguments, str):
-        with contextlib.suppress(ValueError):
-            return json.loads(arguments)
-    return arguments
+    function = value.get("function") or value
+    return function if isinstance(function, Mapping) else {}
+
+
+def _arguments(function: Mapping[str, Any]) -> Any:
+    """Return the arguments of a call as a mapping where they are one."""
+    arguments = function.get("arguments")
+    return {} if arguments is None else _parsed(arguments)
+
+
+def _parsed(value: Any) -> Any:
+    """Return what a JSON text holds, and anything else as it is."""
+    if isinstance(value, str):
+        with contextlib.suppress(DataError):
+            return json_value(value)
+    return value
 
 
 def _argument(value: Any) -> str:

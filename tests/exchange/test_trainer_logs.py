@@ -177,8 +177,20 @@ def test_a_row_of_verifiers_before_its_traces_is_read_too(tmp_path):
         "is_completed": True,
     }
     failed = {**row, "reward": 0.0, "error": {"error": "ModelError"}}
-    write_jsonl(tmp_path / "results.jsonl", [row, failed])
-    assert told(tmp_path / "results.jsonl") == [("0", 0, "3", 1.0), ("0", 1, "3", None)]
+    # verifiers writes each call as JSON text.
+    call = {"id": "c", "name": "add", "arguments": '{"x": 1}'}
+    talk = [
+        {"role": "assistant", "content": "", "tool_calls": [json.dumps(call)]},
+        {"role": "tool", "content": "3", "tool_call_id": "c"},
+        {"role": "assistant", "content": "It is 3."},
+    ]
+    write_jsonl(tmp_path / "results.jsonl", [row, failed, {**row, "completion": talk}])
+    assert told(tmp_path / "results.jsonl") == [
+        ("0", 0, "3", 1.0), ("0", 1, "3", None), ("0", 2, "It is 3.", 1.0),
+    ]  # fmt: skip
+    assert read_log(tmp_path / "results.jsonl")[2].transcript == (
+        "assistant: add(x=1)\n\ntool: 3\n\nassistant: It is 3."
+    )
 
 
 def test_a_dump_of_slime_is_grouped_by_its_prompt_and_never_runs_code(tmp_path):
