@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from maxatk.conversations import completion_text, transcript
+from maxatk.conversations import completion_text, pending_argument, transcript
 
 PROGRAM = "n = int(input())\nprint(n)"
 CALL = {"type": "function", "function": {"name": "submit", "arguments": {"program": PROGRAM}}}
@@ -72,3 +72,14 @@ def test_a_call_is_shown_in_whatever_form_its_arguments_are(arguments, shown):
 def test_a_call_may_be_a_text_and_what_is_no_call_is_shown_as_it_is(call, shown):
     message = {"role": "assistant", "content": "", "tool_calls": [call]}
     assert transcript([message]) == f"assistant: {shown}"
+
+
+def test_of_several_calls_that_nobody_has_answered_the_last_counts():
+    calls = [
+        {"function": {"name": name, "arguments": {"program": program}}}
+        for name, program in (("submit", "a"), ("submit", "b"), ("look", "c"))
+    ]
+    talk = [*TALK[:2], {"role": "assistant", "content": "", "tool_calls": calls}]
+    assert pending_argument(talk, "submit", "program") == "b"
+    answered = [*talk, {"role": "tool", "name": "submit", "content": "Failed."}]
+    assert pending_argument(answered, "submit", "program") is None

@@ -58,13 +58,13 @@ def reply_text(message: Message, *, cut_off: bool) -> str | None:
 
 
 def pending_argument(completion: Completion, tool: str, argument: str) -> str | None:
-    """Return the argument, a text, of a call of a tool that a conversation ends with.
+    """Return the argument, a text, of the last call of a tool that a conversation ends with.
 
     Nobody has answered such a call, as when the tokens were used up. None where there is none.
     """
     if isinstance(completion, str) or not completion:
         return None
-    for call in completion[-1].get("tool_calls") or ():
+    for call in reversed(completion[-1].get("tool_calls") or ()):
         function = _function(call)
         arguments = _arguments(function)
         if function.get("name") == tool and isinstance(arguments, Mapping):
