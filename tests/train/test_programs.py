@@ -762,6 +762,39 @@ def test_tools_that_a_model_cannot_be_told_of_are_refused_before_any_work(
         look(from_mapping(TrainRecipe, {**recipe, **changes}, where="recipe"))
 
 
+STATIC = """
+class Static:
+    @staticmethod
+    def reset(**row):
+        pass
+
+    @staticmethod
+    def look() -> str:
+        '''Look around.'''
+        return "nothing"
+
+class Untyped(Static):
+    @staticmethod
+    def search(place):
+        '''Search there.
+
+        Args:
+            place: Where.
+        '''
+        return "nothing"
+"""
+
+
+def test_static_methods_of_an_environment_are_tools_without_an_object(tmp_path, recipe):
+    path = tmp_path / "static.py"
+    path.write_text(STATIC)
+    recipe |= {"environment": f"{path}:Static"}
+    preview(from_mapping(TrainRecipe, recipe, where="recipe"))
+    recipe |= {"environment": f"{path}:Untyped"}
+    with pytest.raises(InvalidValueError, match="type hints"):
+        preview(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+
 def test_an_environment_without_a_tool_is_warned_of(tmp_path, recipe):
     path = tmp_path / "fine.py"
     path.write_text(FINE)

@@ -157,9 +157,9 @@ def check_reset(factory: Factory | None, columns: Iterable[str]) -> None:
     made_by = getattr(factory, "func", None)  # of `load_environment`
     if not inspect.isclass(made_by):
         return
-    reset: Any = getattr(made_by, "reset", None)
+    reset = _as_of_an_object(made_by, "reset")
     try:
-        inspect.signature(reset).bind(None, **dict.fromkeys(columns))
+        inspect.signature(reset).bind(**dict.fromkeys(columns))
     except TypeError as error:
         raise InvalidValueError(
             f"environment: {made_by.__name__}.reset is called with the columns of a row and does "
@@ -172,11 +172,18 @@ def _tools_of(made_by: Any) -> list[Any]:
     if not inspect.isclass(made_by):
         return []
     return [
-        # Bound to the class for want of an object: what is described has no `self`.
-        types.MethodType(method, made_by)
-        for name, method in inspect.getmembers(made_by, inspect.isfunction)
+        _as_of_an_object(made_by, name)
+        for name, _ in inspect.getmembers(made_by, inspect.isfunction)
         if name not in ("reset", "get_reward") and not name.startswith("_")
     ]
+
+
+def _as_of_an_object(made_by: type, name: str) -> Callable[..., Any]:
+    """Return a method of a class with the arguments that it takes when an object has it."""
+    method: Callable[..., Any] = getattr(made_by, name)
+    takes_no_object = isinstance(inspect.getattr_static(made_by, name), (staticmethod, classmethod))
+    # Bound to the class for want of an object: what is described has no `self`.
+    return method if takes_no_object else types.MethodType(method, made_by)
 
 
 def _check_tool(field: str, name: str, tool: Callable[..., Any]) -> None:
