@@ -1,6 +1,7 @@
 """Asynchronous training: its gradient against enumeration, a real training, and refusals."""
 
 import asyncio
+import functools
 import itertools
 import json
 import math
@@ -42,6 +43,7 @@ from maxatk.train.asynchronous import (
     MaxAtKRolloutLoop,
     WholeGroups,
 )
+from maxatk.train.programs import Programs
 from train.asynchronous_stand_ins import (
     RESPONSE,
     TEMPLATE,
@@ -460,6 +462,16 @@ NO_CONVERSATIONS = {
         {},
         TEMPLATE,
         "processing_class: must be a tokenizer with a response_template, .*: Unrecognized chat",
+    ),
+    "programs, which no reward would see": (
+        {"environment_factory": Programs},
+        TEMPLATE,
+        "environment_factory: must be an environment with `get_reward`: .*Programs",
+    ),
+    "programs among others": (
+        {"environment_factory": {"code": functools.partial(Programs, turns=3)}},
+        TEMPLATE,
+        "environment_factory: must be an environment with `get_reward`: .*Programs",
     ),
 }
 

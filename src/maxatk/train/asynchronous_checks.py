@@ -7,6 +7,7 @@ has begun, and what is wrong with them ends it with an error of another library.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,15 +18,18 @@ from trl.chat_template_utils import add_response_schema
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.train.chat_templates import feature_of_prompts
+from maxatk.train.programs import Programs
 
 
 def check_conversations(config: Any, arguments: Mapping[str, Any]) -> None:
     """Refuse arguments of TRL's trainer, by name, of which its worker makes no conversations.
 
-    Raises InvalidValueError for prompts that are texts, and for a tokenizer without a chat template
-    or without a way to read a reply of it; OSError where TRL would find no tokenizer.
+    Raises InvalidValueError for prompts that are texts, for the environment `Programs`, and for a
+    tokenizer without a chat template or without a way to read a reply of it; OSError where TRL
+    would find no tokenizer.
     """
     _refuse_texts(arguments.get("train_dataset"))
+    _refuse_programs(arguments.get("environment_factory"))
     tokenizer = arguments.get("processing_class") or _tokenizer_of(config, arguments["model"])
     if tokenizer.chat_template is None:
         raise InvalidValueError(
@@ -49,6 +53,21 @@ def _refuse_texts(dataset: Any) -> None:
     is_text = isinstance(kind, Value) and "string" in kind.dtype
     allowed = "lists of messages, since the worker samples conversations alone"
     require(not is_text, "train_dataset: prompt", allowed, getattr(kind, "dtype", None))
+
+
+def _refuse_programs(factory: Any) -> None:
+    """Refuse `Programs`, alone or among factories by name.
+
+    The worker hands no environments to reward functions, which would take the last message for the
+    program instead of what was submitted.
+    """
+    factories = factory.values() if isinstance(factory, Mapping) else [factory]
+    for made_by in factories:
+        called = getattr(made_by, "func", made_by)  # of a partial
+        is_programs = inspect.isclass(called) and issubclass(called, Programs)
+        allowed = "an environment with `get_reward`: the worker shows reward functions none"
+        judges_itself = is_programs and hasattr(called, "get_reward")
+        require(not is_programs or judges_itself, "environment_factory", allowed, called)
 
 
 def _tokenizer_of(config: Any, model: str) -> Any:
