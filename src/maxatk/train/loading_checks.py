@@ -31,7 +31,7 @@ _NOT_TRIED = (
     "allow_all_kernels",
 )
 
-# Those of a training by which `config_to_train` gives another answer for the same model and adapter.
+# The settings of a training by which `config_to_train` answers otherwise for an equal model.
 LOADING_SETTINGS = (
     "model_init_kwargs",
     "trust_remote_code",
