@@ -19,8 +19,9 @@ design over the same problems, and perhaps the study to whose problems the table
     <!-- seeds: smollm2_all; problems: not smollm2_hidden_long_2 -->
     <!-- end of seeds -->
 
-A place of the best has each method at the best of several studies of the same seeds and problems,
-which differ in a setting such as the learning rate. That of a seed is chosen on the other seeds:
+A place of the best has each method at the best of several studies of the same problems, which
+differ in a setting such as the learning rate, on the seeds that all of them have. That of a seed is
+chosen on the other seeds:
 
     <!-- best: smollm2_all smollm2_all_half_rate -->
     <!-- end of best -->
@@ -127,6 +128,7 @@ def filled(text: str) -> str:
 
     def best(place: re.Match[str]) -> str:
         arms = {name: load_evaluations([name]) for name in place["studies"].split()}
+        arms = of_shared_seeds(arms)
         table = format_table(table_of_best(arms), "md")
         return f"{place['start']}{table}\n{caption_of_best(arms)}\n{place['end']}"
 
@@ -191,6 +193,19 @@ def _table_of_values(
     return tables.table_of_rows(["model", *(f"max@{k}" for k in ks)], rows)
 
 
+def of_shared_seeds(arms: Mapping[str, Evaluations]) -> dict[str, Evaluations]:
+    """Return the arms with the seeds that every model of every arm has."""
+    seeds = [set(by_seed) for arm in arms.values() for by_seed in arm.values()]
+    shared = set.intersection(*seeds)
+    return {
+        name: {
+            model: {seed: results for seed, results in by_seed.items() if seed in shared}
+            for model, by_seed in arm.items()
+        }
+        for name, arm in arms.items()
+    }
+
+
 def table_of_best(arms: Mapping[str, Evaluations]) -> Table:
     """Return max@k of each method at the best of several arms, and of their differences.
 
@@ -231,7 +246,7 @@ def caption_of_best(arms: Mapping[str, Evaluations]) -> str:
     """Say how the arms were chosen, and over what the intervals are."""
     about = _about(next(iter(arms.values())))
     return _in_lines(
-        f"*Each method at its better one of {len(arms)} arms, chosen for each seed and k on the "
+        f"*Each method at its best of {len(arms)} arms, chosen for each seed and k on the "
         f"other seeds. {about}*"
     )
 

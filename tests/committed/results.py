@@ -16,6 +16,8 @@ RECIPES = {  # by the name that the study's folder has
 }
 RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
+ALL_RATES = (*RATES, "smollm2_all_double_rate")
+SEEDS_OF_ALL_RATES = (1, 2, 3, 5)  # the largest rate ran on these
 SHOWN = 6e-6  # the values of problems are rounded to six digits
 
 
@@ -36,9 +38,9 @@ def row_of(table, name):
     return row
 
 
-def max_at(fill, study, model, k):
+def max_at(fill, study, model, k, *, seeds=SEEDS_OF_RATES):
     """Max@k of every problem (seeds, problems), read as it is committed."""
-    by_seed = [columns_of(fill, study, model, seed)["max@k"] for seed in SEEDS_OF_RATES]
+    by_seed = [columns_of(fill, study, model, seed)["max@k"] for seed in seeds]
     return np.array([columns[str(k)] for columns in by_seed])
 
 

@@ -8,8 +8,10 @@ import pytest
 from scipy import stats
 
 from committed.results import (
+    ALL_RATES,
     RATES,
     ROOT,
+    SEEDS_OF_ALL_RATES,
     SEEDS_OF_RATES,
     SHOWN,
     columns_of,
@@ -20,13 +22,57 @@ from committed.results import (
 from maxatk.statistics.tests import over_seeds_and_problems
 
 
-def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
-    arms = {name: fill.load_evaluations([name]) for name in RATES}
-    readme = in_one_line("README.md")
+def plain(cell):
+    """Return a mean and its interval as sentences write them."""
+    return f"{cell.text} {cell.detail}".replace("+", "").replace("−", "-")
+
+
+def less(cell):
+    """Return the same of a difference below 0, as by how much less it is."""
+    ends = cell.detail.strip("[]").replace("−", "-").replace("+", "").split(", ")
+    low, high = (0.0 - float(end) for end in reversed(ends))
+    return f"{cell.text.removeprefix('−')} [{low:.3f}, {high:.3f}]"
+
+
+def best_on_the_other_seeds(fill, model, k):
+    """Return max@k of every seed at the rate that the others choose, and these rates."""
+    of_rates = [max_at(fill, name, model, k, seeds=SEEDS_OF_ALL_RATES) for name in ALL_RATES]
+    values = []
+    names = []
+    for seed in range(len(SEEDS_OF_ALL_RATES)):
+        means = [np.delete(of_rate, seed, axis=0).mean() for of_rate in of_rates]
+        best = int(np.argmax(means))
+        values.append(of_rates[best][seed])
+        names.append(ALL_RATES[best])
+    return np.array(values), names
+
+
+def test_what_is_said_of_the_best_of_three_rates_is_what_the_seeds_say(fill):
     page = in_one_line("docs/smollm2.md")
-    lead = row_of(fill.table_of_best(arms), "bon_loo1 − grpo")[-1]
-    interval = f"{lead.text} {lead.detail}".replace("+", "").replace("−", "-")
-    assert f"`bon_loo1` has {interval} more" in readme
+    arms = fill.of_shared_seeds({name: fill.load_evaluations([name]) for name in ALL_RATES})
+    at_1, at_8, at_32 = row_of(fill.table_of_best(arms), "bon_loo1 − grpo")[1:]
+    assert (
+        f"`bon_loo1` has {plain(at_32)} more at 32, {less(at_8)} less at 8 and {less(at_1)} less"
+    ) in page
+    assert f"`bon_loo1` has {plain(at_32)} more at 32, over four seeds" in in_one_line("README.md")
+    p_values = []
+    rates = {}
+    for k in (1, 8, 32):
+        ours, rates["bon_loo1", k] = best_on_the_other_seeds(fill, "bon_loo1", k)
+        theirs, rates["grpo", k] = best_on_the_other_seeds(fill, "grpo", k)
+        test = over_seeds_and_problems((ours - theirs)[:, :, None], variance_factor=1 + 4 / 3)
+        p_values.append(f"{test.p[0]:.2f}")
+    assert f"p {p_values[0]}, {p_values[1]} and {p_values[2]}. This test" in page
+    full, half, double = ALL_RATES[0], ALL_RATES[1], ALL_RATES[2]
+    for k in (8, 32):
+        assert set(rates["grpo", k]) == {half}
+        assert set(rates["bon_loo1", k]) == {full}
+    assert set(rates["bon_loo1", 1]) == {double}
+    assert sorted(rates["grpo", 1]) == sorted([full] * 3 + [double])
+
+
+def test_what_is_said_of_the_better_of_two_rates_is_what_the_seeds_say(fill):
+    page = in_one_line("docs/smollm2.md")
     # At 32 the rates that the other seeds choose are the same for all of them.
     values = max_at(fill, RATES[0], "bon_loo1", 32) - max_at(fill, RATES[1], "grpo", 32)
     test = over_seeds_and_problems(values[:, :, None], variance_factor=1 + 5 / 4)
@@ -34,28 +80,29 @@ def test_what_is_said_of_the_best_rates_is_what_the_seeds_say(fill):
     behind = values.mean(axis=1)[4]
     assert (values.mean(axis=1)[:4] > 0).all()
     assert f"behind by {-behind:.3f} in the fifth" in page
-    half = row_of(fill.table_of_seeds(arms[RATES[1]]), "bon_loo1 − grpo")[-1]
-    low, high = half.detail.strip("[]").replace("−", "-").replace("+", "").split(", ")
-    less = half.text.removeprefix("−")
-    assert f"{less} [{-float(high):.3f}, {-float(low):.3f}] less" in readme
 
 
-def test_what_is_said_of_the_largest_rate_is_what_its_seed_says(fill):
+def test_what_is_said_of_the_largest_rate_is_what_its_seeds_say(fill):
     page = in_one_line("docs/smollm2.md")
-    table = fill.table_of_seeds(fill.load_evaluations(["smollm2_all_double_rate"]))
-    of_eight = row_of(table, "bon_loo1 − grpo")[2]
-    low, high = of_eight.detail.strip("[]").replace("−", "-").split(", ")
-    assert f"at 8 by {of_eight.text[1:]} [{-float(high):.3f}, {-float(low):.3f}]" in page
-    sentences = {
-        "bon_loo1": "has {} there, where it has {} at the full rate and {} at half of it",
-        "grpo": "GRPO has {}, {} and {}.",
+    largest = fill.load_evaluations(["smollm2_all_double_rate"])
+    assert set(largest["grpo"]) == set(SEEDS_OF_ALL_RATES)
+    table = fill.table_of_seeds(largest)
+    lead = row_of(table, "bon_loo1 − grpo")[-1]
+    gain = row_of(table, "grpo − base")[-1]
+    gain_at_half = row_of(
+        fill.table_of_seeds(fill.load_evaluations(["smollm2_all_half_rate"])), "grpo − base"
+    )[-1]
+    assert (
+        f"`bon_loo1` has {plain(lead)} more at 32, and leads there in three of the four seeds."
+    ) in page
+    assert (
+        f"it is {plain(gain)} above the base, where it is {plain(gain_at_half)} above it at 1e-4."
+    ) in page
+    means = {
+        model: max_at(fill, ALL_RATES[2], model, 32, seeds=SEEDS_OF_ALL_RATES).mean(axis=1)
+        for model in ("grpo", "bon_loo1")
     }
-    for model, sentence in sentences.items():
-        means = [
-            np.mean(columns_of(fill, study, model, 5)["max@k"]["32"])
-            for study in ("smollm2_all_double_rate", *RATES)
-        ]
-        assert sentence.format(*(f"{mean:.3f}" for mean in means)) in page
+    assert (means["bon_loo1"] > means["grpo"]).sum() == 3
 
 
 def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):

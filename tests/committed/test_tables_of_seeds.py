@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from committed.results import RATES, SEEDS_OF_RATES, columns_of, max_at, row_of
+from committed.results import (
+    ALL_RATES,
+    RATES,
+    SEEDS_OF_ALL_RATES,
+    SEEDS_OF_RATES,
+    columns_of,
+    max_at,
+    row_of,
+)
 from maxatk.errors import InvalidValueError
 
 FOUR_SEEDS = ("smollm2_hidden_long_2", "smollm2_hidden_long_3", "smollm2_hidden_long_5")
@@ -106,16 +114,19 @@ def test_a_table_keeps_the_problems_of_another_study_or_leaves_them_out(fill):
     assert on_the_28 == pytest.approx(committed["max@k"]["32"], abs=1e-4)
 
 
-def test_the_best_arm_of_a_seed_is_chosen_on_the_other_seeds(fill):
-    arms = {name: fill.load_evaluations([name]) for name in RATES}
+@pytest.mark.parametrize(
+    ("rates", "seeds"), [(RATES, SEEDS_OF_RATES), (ALL_RATES, SEEDS_OF_ALL_RATES)]
+)
+def test_the_best_arm_of_a_seed_is_chosen_on_the_other_seeds(fill, rates, seeds):
+    arms = fill.of_shared_seeds({name: fill.load_evaluations([name]) for name in rates})
     table = fill.table_of_best(arms)
     for place, k in enumerate((1, 8, 32), 1):
         means = {}
         for model in ("grpo", "bon_loo1"):
-            of_arms = [max_at(fill, name, model, k) for name in RATES]
+            of_arms = [max_at(fill, name, model, k, seeds=seeds) for name in rates]
             chosen = []
-            for seed in range(len(SEEDS_OF_RATES)):
-                others = [other for other in range(len(SEEDS_OF_RATES)) if other != seed]
+            for seed in range(len(seeds)):
+                others = [other for other in range(len(seeds)) if other != seed]
                 best = max(of_arms, key=lambda arm, others=others: arm[others].mean())
                 chosen.append(best[seed])
             means[model] = np.mean(chosen)
