@@ -105,6 +105,34 @@ def test_what_is_said_of_the_largest_rate_is_what_its_seeds_say(fill):
     assert (means["bon_loo1"] > means["grpo"]).sum() == 3
 
 
+def test_what_is_said_of_thirty_large_steps_is_what_their_seeds_say(fill):
+    page = in_one_line("docs/smollm2.md")
+    thirty = "smollm2_all_double_rate_30"
+    sixty = ALL_RATES[2]
+    seeds = (1, 2, 3)
+    assert tuple(sorted(fill.load_evaluations([thirty])["grpo"])) == seeds
+    loses = {}
+    for model in ("bon_loo1", "grpo"):
+        less_after_60 = max_at(fill, thirty, model, 32, seeds=seeds) - max_at(
+            fill, sixty, model, 32, seeds=seeds
+        )
+        test = over_seeds_and_problems(less_after_60[:, :, None])
+        loses[model] = f"{test.mean[0]:.3f} [{test.low[0]:.3f}, {test.high[0]:.3f}]"
+    assert f"`bon_loo1` has {loses['bon_loo1']} less at 32 than after 30" in page
+    assert f"than after 30, and GRPO {loses['grpo']} less." in page
+    names = (*ALL_RATES, thirty)
+    for k in (8, 32):
+        means = {
+            (name, model): max_at(fill, name, model, k, seeds=seeds).mean()
+            for name in names
+            for model in ("grpo", "bon_loo1")
+        }
+        assert max(means, key=means.get) == (thirty, "bon_loo1")
+    arms = fill.of_shared_seeds({name: fill.load_evaluations([name]) for name in names})
+    _, at_8, at_32 = row_of(fill.table_of_best(arms), "bon_loo1 − grpo")[1:]
+    assert f"has {plain(at_32)} more at 32 than GRPO and {plain(at_8)} more at 8." in page
+
+
 def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):
     page = in_one_line("docs/smollm2.md")
     pooled = json.loads((fill.DOCS / "smollm2_base" / "base.json").read_text())
