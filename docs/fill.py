@@ -127,8 +127,8 @@ def filled(text: str) -> str:
         return f"{place['start']}{table}\n{caption(evaluations)}\n{place['end']}"
 
     def best(place: re.Match[str]) -> str:
-        arms = {name: load_evaluations([name]) for name in place["studies"].split()}
-        arms = of_shared_seeds(arms)
+        studies = place["studies"].split()
+        arms = of_shared_seeds({name: load_evaluations([name]) for name in studies})
         table = format_table(table_of_best(arms), "md")
         return f"{place['start']}{table}\n{caption_of_best(arms)}\n{place['end']}"
 

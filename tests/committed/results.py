@@ -44,6 +44,24 @@ def max_at(fill, study, model, k, *, seeds=SEEDS_OF_RATES):
     return np.array([columns[str(k)] for columns in by_seed])
 
 
+def best_on_the_other_seeds(fill, studies, model, k, *, seeds):
+    """Return max@k of every seed in the study that the other seeds choose, and these studies."""
+    of_studies = [max_at(fill, name, model, k, seeds=seeds) for name in studies]
+    values = []
+    chosen = []
+    for place in range(len(seeds)):
+        means = [np.delete(of_study, place, axis=0).mean() for of_study in of_studies]
+        best = int(np.argmax(means))
+        values.append(of_studies[best][place])
+        chosen.append(studies[best])
+    return np.array(values), chosen
+
+
+def with_plain_signs(text):
+    """Return a number of a table, or several, as sentences write them."""
+    return text.replace("+", "").replace("−", "-")
+
+
 def mean_over_seeds(study, model, k):
     """Return max@k of a model, every seed with the same weight."""
     return np.mean([means["max@k"][str(k)] for means in study.models[model]["by_seed"].values()])

@@ -7,6 +7,7 @@ from committed.results import (
     in_one_line,
     mean_over_seeds_as_text,
     row_of,
+    with_plain_signs,
 )
 
 
@@ -16,11 +17,11 @@ def test_the_numbers_below_the_table_are_those_of_the_studies(fill):
     assert f"below the model before training at 128, by {loss}" in text
     everything = fill.table_of_seeds(fill.load_evaluations(["smollm2_all"]))
     cell = row_of(everything, "bon_loo1 − grpo")[-1]
-    assert f"{cell.text} {cell.detail}".replace("+", "").replace("−", "-") in text
+    assert with_plain_signs(f"{cell.text} {cell.detail}") in text
 
 
 def comparisons(fill):
-    """Return by the section to which a row links whose differences it has: pairs of models."""
+    """Return by the beginning of a row's name the pairs of models whose differences it has."""
     repeated = fill.load("front_repeated")
     confirmed = fill.load("front_confirmed")
     tuned = fill.load("front_tuned")
@@ -59,8 +60,7 @@ def test_the_table_of_the_rivals_has_the_differences_of_the_studies(fill):
                 for difference in differences_between_studies(ours, theirs, k)
             ]
             assert len(differences) == int(seeds)
-            in_plain_signs = cell.replace("+", "").replace("−", "-")
-            assert in_plain_signs == mean_over_seeds_as_text(differences), (name, k)
+            assert with_plain_signs(cell) == mean_over_seeds_as_text(differences), (name, k)
     assert not lines[start + len(pairs_by_row)].startswith("|")
 
 

@@ -14,37 +14,26 @@ from committed.results import (
     SEEDS_OF_ALL_RATES,
     SEEDS_OF_RATES,
     SHOWN,
+    best_on_the_other_seeds,
     columns_of,
     in_one_line,
     max_at,
     row_of,
+    with_plain_signs,
 )
 from maxatk.statistics.tests import over_seeds_and_problems
 
 
 def plain(cell):
     """Return a mean and its interval as sentences write them."""
-    return f"{cell.text} {cell.detail}".replace("+", "").replace("−", "-")
+    return with_plain_signs(f"{cell.text} {cell.detail}")
 
 
 def less(cell):
     """Return the same of a difference below 0, as by how much less it is."""
-    ends = cell.detail.strip("[]").replace("−", "-").replace("+", "").split(", ")
+    ends = with_plain_signs(cell.detail).strip("[]").split(", ")
     low, high = (0.0 - float(end) for end in reversed(ends))
     return f"{cell.text.removeprefix('−')} [{low:.3f}, {high:.3f}]"
-
-
-def best_on_the_other_seeds(fill, model, k):
-    """Return max@k of every seed at the rate that the others choose, and these rates."""
-    of_rates = [max_at(fill, name, model, k, seeds=SEEDS_OF_ALL_RATES) for name in ALL_RATES]
-    values = []
-    names = []
-    for seed in range(len(SEEDS_OF_ALL_RATES)):
-        means = [np.delete(of_rate, seed, axis=0).mean() for of_rate in of_rates]
-        best = int(np.argmax(means))
-        values.append(of_rates[best][seed])
-        names.append(ALL_RATES[best])
-    return np.array(values), names
 
 
 def test_what_is_said_of_the_best_of_three_rates_is_what_the_seeds_say(fill):
@@ -58,12 +47,16 @@ def test_what_is_said_of_the_best_of_three_rates_is_what_the_seeds_say(fill):
     p_values = []
     rates = {}
     for k in (1, 8, 32):
-        ours, rates["bon_loo1", k] = best_on_the_other_seeds(fill, "bon_loo1", k)
-        theirs, rates["grpo", k] = best_on_the_other_seeds(fill, "grpo", k)
-        test = over_seeds_and_problems((ours - theirs)[:, :, None], variance_factor=1 + 4 / 3)
+        values = {}
+        for model in ("bon_loo1", "grpo"):
+            values[model], rates[model, k] = best_on_the_other_seeds(
+                fill, ALL_RATES, model, k, seeds=SEEDS_OF_ALL_RATES
+            )
+        difference = values["bon_loo1"] - values["grpo"]
+        test = over_seeds_and_problems(difference[:, :, None], variance_factor=1 + 4 / 3)
         p_values.append(f"{test.p[0]:.2f}")
     assert f"p {p_values[0]}, {p_values[1]} and {p_values[2]}. This test" in page
-    full, half, double = ALL_RATES[0], ALL_RATES[1], ALL_RATES[2]
+    full, half, double = ALL_RATES
     for k in (8, 32):
         assert set(rates["grpo", k]) == {half}
         assert set(rates["bon_loo1", k]) == {full}

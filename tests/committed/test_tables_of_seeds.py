@@ -9,8 +9,8 @@ from committed.results import (
     RATES,
     SEEDS_OF_ALL_RATES,
     SEEDS_OF_RATES,
+    best_on_the_other_seeds,
     columns_of,
-    max_at,
     row_of,
 )
 from maxatk.errors import InvalidValueError
@@ -123,13 +123,8 @@ def test_the_best_arm_of_a_seed_is_chosen_on_the_other_seeds(fill, rates, seeds)
     for place, k in enumerate((1, 8, 32), 1):
         means = {}
         for model in ("grpo", "bon_loo1"):
-            of_arms = [max_at(fill, name, model, k, seeds=seeds) for name in rates]
-            chosen = []
-            for seed in range(len(seeds)):
-                others = [other for other in range(len(seeds)) if other != seed]
-                best = max(of_arms, key=lambda arm, others=others: arm[others].mean())
-                chosen.append(best[seed])
-            means[model] = np.mean(chosen)
+            values, _ = best_on_the_other_seeds(fill, rates, model, k, seeds=seeds)
+            means[model] = values.mean()
             assert shown(table, model, place) == pytest.approx(means[model], abs=HALF_A_DIGIT)
         difference = means["bon_loo1"] - means["grpo"]
         assert shown(table, "bon_loo1 − grpo", place) == pytest.approx(difference, abs=HALF_A_DIGIT)
