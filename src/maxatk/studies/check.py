@@ -111,10 +111,11 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Shared:
-    """What the checks of several trainings share, which takes seconds for each of them."""
+    """What the checks of several trainings share, since making it anew takes seconds."""
 
     verifier_of: VerifierOf
-    models: set[str] = dataclasses.field(default_factory=set)  # with adapter: those that will do
+    # Models as they are loaded, each with its adapter, that were tried without a refusal.
+    tried: set[str] = dataclasses.field(default_factory=set)
 
 
 @contextlib.contextmanager
@@ -197,10 +198,10 @@ def _check_model(config: Any, recipe: Any, shared: _Shared) -> None:
     if not Path(recipe.model).is_dir():
         return
     settings = {name: getattr(config, name, None) for name in LOADING_SETTINGS}
-    model = json.dumps([recipe.model, recipe.peft, settings], sort_keys=True, default=str)
-    if model not in shared.models:
+    loading = json.dumps([recipe.model, recipe.peft, settings], sort_keys=True, default=str)
+    if loading not in shared.tried:
         config_to_train(config, recipe.model, adapter)
-        shared.models.add(model)
+        shared.tried.add(loading)
 
 
 @functools.cache

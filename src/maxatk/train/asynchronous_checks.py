@@ -61,13 +61,13 @@ def _refuse_programs(factory: Any) -> None:
     The worker hands no environments to reward functions, which would take the last message for the
     program instead of what was submitted.
     """
+    allowed = "an environment with `get_reward`: the worker shows reward functions none"
     factories = factory.values() if isinstance(factory, Mapping) else [factory]
     for made_by in factories:
         called = getattr(made_by, "func", made_by)  # of a partial
         is_programs = inspect.isclass(called) and issubclass(called, Programs)
-        allowed = "an environment with `get_reward`: the worker shows reward functions none"
-        judges_itself = is_programs and hasattr(called, "get_reward")
-        require(not is_programs or judges_itself, "environment_factory", allowed, called)
+        nobody_judges = is_programs and not hasattr(called, "get_reward")
+        require(not nobody_judges, "environment_factory", allowed, called)
 
 
 def _tokenizer_of(config: Any, model: str) -> Any:
