@@ -58,6 +58,7 @@ ON_POLICY = [
         "front_falling_k",
         "front_weaker_penalty",
         "front_dr_grpo",
+        "front_distillation",
     )
 ]
 PRETRAINED = [

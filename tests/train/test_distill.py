@@ -186,6 +186,24 @@ def test_rounds_draw_from_the_model_of_the_one_before(recipe):
     assert record["log_history"]
 
 
+def test_rounds_go_through_the_problems_and_begin_again_after_the_last(recipe):
+    recipe["eval"]["limit"] = 5
+    changes = {"rounds": 3, "problems_of_a_round": 2}
+    plan = plan_distillation(from_mapping(DistillRecipe, {**recipe, **changes}, where="recipe"))
+    assert (plan["problems"], plan["samples_to_draw"]) == (2, 3 * 2 * 4)
+    out = run(recipe, **changes)
+    ids = [problem["id"] for problem in read_rows(Path(recipe["problems"]))]
+    drawn_for = [
+        {sample["problem_id"] for sample in read_rows(out / f"samples-{number}" / "samples.jsonl")}
+        for number in range(3)
+    ]
+    assert drawn_for == [set(ids[:2]), set(ids[2:4]), {ids[4], ids[0]}]
+
+
+def read_rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
     out = run(recipe)
     before = (out / TRAIN_RECORD).stat().st_mtime_ns
@@ -258,6 +276,17 @@ def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recip
         ({"k": 0}, InvalidValueError, "k: must be an integer of 1 or more, got 0"),
         ({"k": 9}, InvalidValueError, "k: must be at most 4, got 9"),
         ({"run": "none", "rounds": 2}, InvalidValueError, "rounds: must be 1 with a run"),
+        ({"problems_of_a_round": 0}, InvalidValueError, "problems_of_a_round: must be an integer of 1"),
+        (
+            {"problems_of_a_round": 25},
+            InvalidValueError,
+            "problems_of_a_round: must be at most the 24 problems that there are, got 25",
+        ),
+        (
+            {"run": "none", "problems_of_a_round": 2},
+            InvalidValueError,
+            "problems_of_a_round: must be left out with a run",
+        ),
         ({"run": "none"}, MissingFileError, "run: none: holds no scores.jsonl"),
         ({"model": "./no"}, MissingFileError, "model"),
         ({"eval": {"out": "x"}}, InvalidValueError, "eval.out: is set by the run itself"),

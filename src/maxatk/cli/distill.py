@@ -32,7 +32,8 @@ def command(
     Example: maxatk distill mini/distill.yaml k=8 rounds=3
 
     Args:
-        recipe: A YAML file with model, problems, out, k, run or eval, rounds, trainer and peft.
+        recipe: A YAML file with model, problems, out, k, run or eval, rounds, problems_of_a_round,
+            trainer and peft.
         overrides: Settings that win over the recipe, such as k=8 out=runs/k8.
         dry_run: Check all that needs no weights, show what the run would do, and stop.
     """

@@ -29,7 +29,7 @@ from maxatk.exchange.export import Exported, sft_rows
 from maxatk.folders import differing_settings, read_json
 from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
-from maxatk.records import Sample
+from maxatk.records import Problem, Sample
 from maxatk.settings import from_mapping
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.folder import alone_in, check_plan, finished, fit, out_folder
@@ -58,9 +58,12 @@ class DistillRecipe:
 
     `model`, `problems`, `out` and `peft` are as in `TrainRecipe`, and `trainer` has fields of TRL's
     SFTConfig. `run` is a folder of samples that eval wrote; without one each of the `rounds` draws
-    them from the model of the one before, as `eval` says, a recipe of `maxatk eval`.
+    them from the model of the one before, as `eval` says, a recipe of `maxatk eval`. A round draws
+    for all problems, or for `problems_of_a_round`: the next ones in each round, and after the last
+    problem the first one again.
 
-    Raises InvalidValueError for k and rounds below 1, and rounds with a run.
+    Raises InvalidValueError for k, rounds and problems_of_a_round below 1, and the last two with a
+    run.
     """
 
     model: str
@@ -70,6 +73,7 @@ class DistillRecipe:
     run: str | None = None
     eval: dict[str, Any] = dataclasses.field(default_factory=dict)
     rounds: int = 1
+    problems_of_a_round: int | None = None
     trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
     peft: dict[str, Any] | None = None
 
@@ -82,9 +86,13 @@ class DistillRecipe:
             require(self.k <= samples, "k", f"at most {samples}", self.k)
         else:
             require(self.rounds == 1, "rounds", "1 with a run", self.rounds)
+        if self.problems_of_a_round is not None:
+            whole("problems_of_a_round", self.problems_of_a_round, 1)
+            allowed = "left out with a run"
+            require(self.run is None, "problems_of_a_round", allowed, self.problems_of_a_round)
 
     def eval_recipe(self, model: str, out: Path, number: int) -> EvalRecipe:
-        """Return how a round draws its samples, with a seed of its own."""
+        """Return how a round draws, with a seed of its own and as if it were for all problems."""
         of_round = {"model": model, "problems": self.problems, "out": str(out)}
         settings = merged(self.eval, of_round, where="eval")
         recipe = from_mapping(EvalRecipe, settings, where="eval")
@@ -128,12 +136,12 @@ def plan_distillation(recipe: DistillRecipe) -> dict[str, Any]:
     check_plan(out_folder(recipe, "distill"), recipe)
     config = _check(recipe)
     drawing = recipe.eval_recipe(recipe.model, _samples_folder(recipe, 0), 0)
-    limit = drawing.limit if recipe.run is None else None
-    problems = len(load_problems(recipe.problems, limit=limit))
     samples = drawing.sampling.samples
     if recipe.run is None:
+        problems = len(_problems_of_round(recipe, 0))
         plan_drawing(drawing)
     else:
+        problems = len(load_problems(recipe.problems))
         _weighed_rows(recipe, Path(recipe.run))
     rows = config.train_batch_size * config.gradient_accumulation_steps
     return {
@@ -160,7 +168,10 @@ def _check(recipe: DistillRecipe) -> SFTConfig:
     refuse_missing_model(recipe.model)
     config_to_train(config, recipe.model, adapter)
     _check_special_tokens(config, recipe)
-    load_problems(recipe.problems, limit=1)
+    if recipe.problems_of_a_round is None:
+        load_problems(recipe.problems, limit=1)
+    else:
+        _problems_of_round(recipe, 0)
     if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
         raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
     if recipe.run is not None:
@@ -216,6 +227,9 @@ def _round(
     """Train a model into `out` on its weighed samples, which are drawn where no run has them."""
     folder = _samples_folder(recipe, number)
     drawing = recipe.eval_recipe(model, folder, number)
+    if recipe.problems_of_a_round is not None:
+        problems = _problems_of_round(recipe, number)
+        drawing = dataclasses.replace(drawing, problems=problems, limit=None)
     if recipe.run is None:
         evaluate(drawing, progress=progress)
     rows = _weighed_rows(recipe, folder)
@@ -231,6 +245,21 @@ def _round(
         if progress:
             trainer.add_callback(Reporter(lambda done, total: progress(done, total, "steps")))
         fit(trainer, recipe, out, {})
+
+
+def _problems_of_round(recipe: DistillRecipe, number: int) -> list[Problem]:
+    """Return the problems for which a round draws; raise InvalidValueError where there are fewer.
+
+    The rounds go through the problems in their order, and after the last begin again.
+    """
+    problems = load_problems(recipe.problems, limit=recipe.eval.get("limit"))
+    size = recipe.problems_of_a_round
+    if size is None:
+        return problems
+    allowed = f"at most the {len(problems)} problems that there are"
+    require(size <= len(problems), "problems_of_a_round", allowed, size)
+    first = number * size
+    return [problems[index % len(problems)] for index in range(first, first + size)]
 
 
 def _samples_folder(recipe: DistillRecipe, number: int) -> Path:
