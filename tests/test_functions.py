@@ -6,6 +6,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.functions import load_function
+from maxatk.named_files import digest_of_file, files_named
 from maxatk.objectives import advantages, method_of
 from maxatk.objectives.objective import Objective
 
@@ -80,3 +81,63 @@ def test_of_a_file_that_failed_nothing_is_kept(tmp_path):
     with pytest.raises(InvalidValueError, match="cannot be imported: ModuleNotFoundError"):
         load_function(f"{file}:best", field="reward")
     assert set(sys.modules) == before
+
+
+@pytest.fixture
+def with_a_helper(tmp_path, monkeypatch):
+    """A file that imports a module beside it, which imports another inside of a function."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
+    (tmp_path / "scales_of_the_test.py").write_text("factor = 2\n")
+    (tmp_path / "lengths_of_the_test").mkdir()
+    (tmp_path / "lengths_of_the_test" / "__init__.py").write_text(
+        "def scaled(text):\n"
+        "    from scales_of_the_test import factor\n"
+        "    return factor * len(text)\n"
+    )
+    file = tmp_path / "own.py"
+    file.write_text("import lengths_of_the_test\n\n\nscaled = lengths_of_the_test.scaled\n")
+    yield file
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def test_a_file_imports_what_lies_beside_it(with_a_helper):
+    scaled = load_function(f"{with_a_helper}:scaled", field="reward")
+    assert scaled("abc") == 6
+
+
+def test_what_is_installed_comes_before_what_lies_beside_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    (tmp_path / "colorsys.py").write_text("rgb_to_hsv = None\n")
+    (tmp_path / "own.py").write_text("from colorsys import rgb_to_hsv as reward\n")
+    assert load_function(f"{tmp_path}/own.py:reward", field="reward") is not None
+
+
+def test_the_digest_of_a_file_is_that_of_all_that_it_imports_beside_it(with_a_helper):
+    target = f"{with_a_helper}:scaled"
+    before = digest_of_file(target)
+    assert files_named({"reward": [target]}) == {target: before}
+    for name in ("unread.py", "own_notes.txt"):
+        with_a_helper.with_name(name).write_text("factor = 4\n")
+    assert digest_of_file(target) == before
+    with_a_helper.with_name("scales_of_the_test.py").write_text("factor = 3\n")
+    assert digest_of_file(target) != before
+
+
+def test_a_second_module_of_a_name_beside_another_file_is_refused(with_a_helper, tmp_path):
+    load_function(f"{with_a_helper}:scaled", field="reward")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "lengths_of_the_test.py").write_text("scaled = len\n")
+    (other / "own.py").write_text("from lengths_of_the_test import scaled\n")
+    with pytest.raises(InvalidValueError, match="another module of that name is loaded"):
+        load_function(f"{other}/own.py:scaled", field="reward")
+
+
+@pytest.mark.parametrize("content", ["def f(:\n", "\0", "from . import x\nf = len\n"])
+def test_a_file_that_is_no_python_has_a_digest(tmp_path, content):
+    (tmp_path / "own.py").write_text(content)
+    assert digest_of_file(f"{tmp_path}/own.py:f") is not None
+    assert digest_of_file(f"{tmp_path}/none.py:f") is None

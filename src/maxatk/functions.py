@@ -9,19 +9,21 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
+from maxatk.named_files import files_beside
 from maxatk.settings import find_recipe
 
 
 def load_function(target: str, *, field: str) -> Callable[..., Any]:
     """Return what `module:function` or `file.py:function`, the value of a setting `field`, names.
 
-    A file is run once, as a module is, and again after it has changed.
+    A file is run once, as a module is, and again after it has changed. It may import modules that
+    lie beside it, behind those that are installed.
 
     Raises MissingFileError without the file, InvalidValueError for a failed import or no function.
     """
@@ -52,6 +54,7 @@ def _from_file(source: str, field: str) -> Any:
         path = find_recipe(Path(source))  # or one that comes with the package
     except MissingFileError:
         raise MissingFileError(f"{field}: {source!r} does not exist") from None
+    _refuse_others_of_the_name(path, source, field)
     content = path.read_bytes()
     digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + content).hexdigest()[:8]
     name = f"maxatk_reward_{path.stem}_{digest}"
@@ -61,6 +64,9 @@ def _from_file(source: str, field: str) -> Any:
     assert spec is not None and spec.loader is not None  # noqa: PT018
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a module up by its name
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # for good: a function may import when it is called
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -69,39 +75,16 @@ def _from_file(source: str, field: str) -> Any:
     return module
 
 
-def digest_of_file(target: str) -> str | None:
-    """Return the SHA-256 of the file in `file.py:function`, None where there is no such file."""
-    path = Path(target.rpartition(":")[0])
-    return _digest(path) if path.suffix == ".py" else None
-
-
-def files_named(settings: Any) -> dict[str, str]:
-    """Return the SHA-256 of the files that a recipe names, by how it names them.
-
-    They are those of functions and classes, `file.py:name`, and of chat templates.
-    """
-    digests: dict[str, str] = {}
-    for key, text in _texts(settings):
-        digest = _digest(Path(text)) if key == "template" else digest_of_file(text)
-        if digest is not None:
-            digests[text] = digest
-    return digests
-
-
-def _digest(path: Path) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-
-
-def _texts(value: Any, key: str | None = None) -> Iterator[tuple[str | None, str]]:
-    """Yield every text inside of settings, with the key that it belongs to."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _texts(inner, name)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _texts(inner, key)
+def _refuse_others_of_the_name(path: Path, source: str, field: str) -> None:
+    """Refuse a file that imports a module beside it where another of that name is loaded."""
+    for beside in files_beside(path):
+        module = beside.parent.name if beside.name == "__init__.py" else beside.stem
+        loaded_from = getattr(sys.modules.get(module), "__file__", None)
+        if loaded_from is not None and Path(loaded_from).resolve() != beside:
+            raise InvalidValueError(
+                f"{field}: {source!r} imports {module!r}, which lies beside it, and another module "
+                f"of that name is loaded: {loaded_from}; rename {str(beside)!r}"
+            )
 
 
 def own_lines(error: BaseException) -> str:

@@ -276,7 +276,7 @@ def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recip
         ({"k": 0}, InvalidValueError, "k: must be an integer of 1 or more, got 0"),
         ({"k": 9}, InvalidValueError, "k: must be at most 4, got 9"),
         ({"run": "none", "rounds": 2}, InvalidValueError, "rounds: must be 1 with a run"),
-        ({"problems_of_a_round": 0}, InvalidValueError, "problems_of_a_round: must be an integer of 1"),
+        ({"problems_of_a_round": 0}, InvalidValueError, "a_round: must be an integer of 1"),
         (
             {"problems_of_a_round": 25},
             InvalidValueError,

@@ -10,8 +10,9 @@ from typing import Any
 
 from maxatk.check import LARGEST, is_number, needing, one_of, require
 from maxatk.errors import InvalidValueError, suggestion
-from maxatk.functions import digest_of_file, load_function
+from maxatk.functions import load_function
 from maxatk.models import refuse_missing_model
+from maxatk.named_files import digest_of_file
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
 from maxatk.rewards.boxes import Boxed

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from maxatk.evaluation.folder import SCORES
-from maxatk.functions import files_named
 from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint
+from maxatk.named_files import files_named
 from maxatk.report.comparison import BASE
 from maxatk.studies.recipe import TRAININGS, StudyRecipe
 from maxatk.studies.variants import Variant

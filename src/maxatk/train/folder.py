@@ -18,8 +18,8 @@ from maxatk.check import is_number
 from maxatk.environment import environment, is_first_process
 from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation.folder import SCORES
-from maxatk.functions import files_named
 from maxatk.models import fingerprint
+from maxatk.named_files import files_named
 from maxatk.settings import masked
 from maxatk.train.launch import process_count
 from maxatk.train.trainer import MaxAtKTrainer
