@@ -113,6 +113,10 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
     [
         ({"distill": {"k": 300}}, "grpo: train.distill.k: must be at most 256"),
         ({"distill": {"k": 2, "rate": 1}}, "grpo: train.distill: unknown key 'rate'"),
+        (
+            {"distill": {"k": 2, "problems_of_a_round": 900}},
+            "grpo: train.distill.problems_of_a_round: must be at most the ",
+        ),
         ({"verifier": None}, "grpo: train.verifier: must be a mapping of settings, got None"),
         ({"rewrad": "binary"}, "grpo: train: unknown key 'rewrad'; did you mean 'reward'"),
         ({"verifier": {"workers": 0}}, "grpo: train.verifier.workers: must be an integer of 1"),
@@ -224,9 +228,10 @@ def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, mon
     [
         ({"reward": "none.py:f"}, "eval.reward: 'none.py' does not exist"),
         ({"reward": "answer"}, "Problem 'test-0': has no `answer`"),
+        ({"by": "level"}, "eval.by: 'level': the problems have no `meta`"),
     ],
 )
-def test_rewards_of_evaluations_are_tried_before_the_trainings(recipe, of_a_llama, change, message):
+def test_evaluations_are_tried_before_the_trainings(recipe, of_a_llama, change, message):
     of_a_llama["eval"] |= change
     study = load_study(recipe(**of_a_llama))
     assert refusal_of(trainings_of(study, places(study))).startswith(message)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, StageError
+from maxatk.evaluation.problem_groups import check_by
 from maxatk.models import refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
@@ -23,7 +24,8 @@ from maxatk.studies.schedule import Place, out_folders, outside_models
 from maxatk.studies.stages import end_with_parent
 from maxatk.verifier import Verifier, VerifierSettings
 
-_SECTIONS = ("trainer", "peft", "reward", "environment", "tools")  # of the recipe of a training
+# Of the recipe of a training, named in errors that do not know that it is part of a study.
+_FIELDS = ("trainer", "peft", "reward", "environment", "tools", "problems_of_a_round")
 VerifierOf: TypeAlias = Callable[[VerifierSettings], Verifier]
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
@@ -73,7 +75,7 @@ def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, A
 
 
 def _evaluations_of(study: StudyRecipe) -> dict[str, dict[str, Any]]:
-    """Return the reward of every section of evaluations, and its problems where they are there."""
+    """Return what every section of evaluations needs: its reward, and problems that are there."""
     sections = {"eval": study.eval_recipe(seed=study.seeds[0])}
     if study.chooses_on_problems:
         sections["front.choose"] = study.eval_recipe(seed=study.seeds[0], choosing=True)
@@ -86,6 +88,7 @@ def _evaluations_of(study: StudyRecipe) -> dict[str, dict[str, Any]]:
             "verifier": dataclasses.asdict(recipe.verifier),
             "problems": problems,
             "limit": recipe.limit,
+            "by": recipe.by,
         }
     return evaluations
 
@@ -103,9 +106,9 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
                 return f"training needs {error.name!r}: pip install 'maxatk[train]'"
         for where, evaluation in question["evaluations"].items():
             try:
-                _check_reward(evaluation, verifier_of)
+                _check_evaluation(evaluation, verifier_of)
             except MaxAtKError as error:
-                return str(located(error, where=where, fields=("reward",)))
+                return str(located(error, where=where, fields=("reward", "by")))
     return None
 
 
@@ -136,12 +139,14 @@ def _verifiers() -> Iterator[VerifierOf]:
         yield verifier_of
 
 
-def _check_reward(evaluation: Mapping[str, Any], verifier_of: VerifierOf) -> None:
+def _check_evaluation(evaluation: Mapping[str, Any], verifier_of: VerifierOf) -> None:
     settings = from_mapping(VerifierSettings, evaluation["verifier"], where="verifier")
     reward = load_reward(evaluation["reward"], verifier=verifier_of(settings))
     problems = None if evaluation["problems"] is None else _problems(evaluation["problems"])
     if problems is not None:
-        reward.check(problems[: evaluation["limit"]])
+        evaluated = problems[: evaluation["limit"]]
+        reward.check(evaluated)
+        check_by((problem.meta for problem in evaluated), evaluation["by"])
 
 
 def _check_training(
@@ -152,10 +157,9 @@ def _check_training(
         if command == "train":
             _check_train(recipe, problems, shared)
         else:
-            _check_distill(recipe, shared)
+            _check_distill(recipe, problems, shared)
     except (InvalidValueError, MissingFileError) as error:
-        # The trainer does not know that it is part of a study.
-        raise located(error, where=where, fields=_SECTIONS) from error
+        raise located(error, where=where, fields=_FIELDS) from error
 
 
 def _check_train(recipe: Mapping[str, Any], count: int | None, shared: _Shared) -> None:
@@ -181,11 +185,17 @@ def _check_train(recipe: Mapping[str, Any], count: int | None, shared: _Shared) 
         plan(config, problems=count)
 
 
-def _check_distill(recipe: Mapping[str, Any], shared: _Shared) -> None:
+def _check_distill(recipe: Mapping[str, Any], count: int | None, shared: _Shared) -> None:
+    """Refuse a recipe of `maxatk distill`, as `_check_train` does one of `maxatk train`."""
     from maxatk.train import DistillRecipe
-    from maxatk.train.distill import config_of
+    from maxatk.train.distill import check_problems_of_a_round, config_of
 
     chosen = from_mapping(DistillRecipe, recipe, where="train.distill")
+    problems = None if count else _problems(chosen.problems)
+    if problems is not None:
+        count = len(problems)
+    if count is not None:
+        check_problems_of_a_round(chosen, count)
     _check_model(config_of(chosen, Path(chosen.out)), chosen, shared)
 
 

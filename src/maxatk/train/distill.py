@@ -171,7 +171,7 @@ def _check(recipe: DistillRecipe) -> SFTConfig:
     if recipe.problems_of_a_round is None:
         load_problems(recipe.problems, limit=1)
     else:
-        _problems_of_round(recipe, 0)
+        check_problems_of_a_round(recipe, len(load_problems(recipe.problems)))
     if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
         raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
     if recipe.run is not None:
@@ -247,8 +247,17 @@ def _round(
         fit(trainer, recipe, out, {})
 
 
+def check_problems_of_a_round(recipe: DistillRecipe, count: int) -> None:
+    """Raise InvalidValueError where a round is to draw for more problems than there are."""
+    limit = recipe.eval.get("limit")
+    count = count if limit is None else min(count, limit)
+    size = recipe.problems_of_a_round
+    allowed = f"at most the {count} problems that there are"
+    require(size is None or size <= count, "problems_of_a_round", allowed, size)
+
+
 def _problems_of_round(recipe: DistillRecipe, number: int) -> list[Problem]:
-    """Return the problems for which a round draws; raise InvalidValueError where there are fewer.
+    """Return the problems for which a round draws.
 
     The rounds go through the problems in their order, and after the last begin again.
     """
@@ -256,8 +265,6 @@ def _problems_of_round(recipe: DistillRecipe, number: int) -> list[Problem]:
     size = recipe.problems_of_a_round
     if size is None:
         return problems
-    allowed = f"at most the {len(problems)} problems that there are"
-    require(size <= len(problems), "problems_of_a_round", allowed, size)
     first = number * size
     return [problems[index % len(problems)] for index in range(first, first + size)]
 
