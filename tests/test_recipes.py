@@ -59,6 +59,7 @@ ON_POLICY = [
         "front_weaker_penalty",
         "front_dr_grpo",
         "front_distillation",
+        "front_temperature",
     )
 ]
 PRETRAINED = [

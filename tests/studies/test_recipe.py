@@ -114,6 +114,18 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"seeds": [1, -1]}, r"seeds: must be different .*, got \[1, -1\]"),
         ({"seeds": [1 << 32]}, "seeds: must be different"),
         ({"grids": [{"method": {"grpo": {}}}, {"method": {"grpo": {}}}]}, "'grpo' is there twice"),
+        (
+            {"grids": [{"n": {"32": {"eval.sampling.samples": 32}}}]},
+            r"grids\[0\].n.32: 'eval.sampling.samples': must be the same for all models of a study",
+        ),
+        (
+            {"grids": [{"tests": {"few": {"eval.problems": "few.jsonl"}}}]},
+            "'eval.problems': must be the same for all models of a study",
+        ),
+        (
+            {"grids": [{"heat": {"hot": {"eval.sampling.temprature": 2.0}}}]},
+            "recipe.eval.sampling: unknown key 'temprature'; did you mean 'temperature'",
+        ),
         ({"grids": [{"method": ["grpo"]}]}, r"grids\[0\].method"),
         ({"grids": [{"method": {"gr\npo": {}}}]}, "grids: a name must be printable text"),
         ({"grids": [{"method": {"grpo": "grpo"}}]}, r"grids\[0\].method.grpo"),

@@ -75,6 +75,36 @@ def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(reci
     assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings)
 
 
+def test_models_that_differ_in_their_sampling_alone_share_a_training(recipe):
+    grids = [
+        {
+            "method": {"grpo": {}, "untrained": {"trainer.max_steps": 0}},
+            "temperature": {
+                "cold": {"eval.sampling.temperature": 0.5},
+                "hot": {"eval.sampling.temperature": 1.5, "eval.sampling.top_p": 0.9},
+            },
+        }
+    ]
+    study = load_study(recipe(grids=grids, seeds=[1]))
+    stages = planned(study, places(study), cores=2, jobs=2)
+    recipes = {stage.name: recipe for stage, recipe in stages.items()}
+    by_name = {place.variant.name: place for place in places(study)}
+    cold, hot = by_name["grpo,temperature=cold"], by_name["grpo,temperature=hot"]
+    assert cold.chain["train"] == hot.chain["train"]
+    assert sum(name.startswith("train-") for name in recipes) == 1
+    sampling = {name: recipes[place.chain["eval"]]["sampling"] for name, place in by_name.items()}
+    assert sampling["grpo,temperature=cold"]["temperature"] == 0.5
+    assert sampling["untrained,temperature=hot"]["temperature"] == 1.5
+    assert sampling["untrained,temperature=hot"]["top_p"] == 0.9
+    assert sampling["base"]["temperature"] == study.eval_recipe(seed=1).sampling.temperature
+    assert {settings["seed"] for settings in sampling.values()} == {1}
+    assert by_name["untrained,temperature=hot"].chain.keys() == {"mini", "eval"}
+    write_stage_names(study, places(study))
+    names = json.loads((study.work_folder / "stages.json").read_text())
+    assert names[cold.chain["train"]] == "train grpo, seed 1"
+    assert names[hot.chain["eval"]] == "eval grpo,temperature=hot, seed 1"
+
+
 def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
     distill = {"eval": {"sampling": {"samples": 8}}, "trainer": {"bf16": False, "use_cpu": True}}
     grids = [

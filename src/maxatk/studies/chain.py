@@ -138,9 +138,10 @@ def chain_of(study: StudyRecipe, variant: Variant, seed: int, digest_of: DigestO
         chain.add_training(command, recipe)
     if variant.checkpoint is not None:
         chain.go_back_to(variant.checkpoint, untrained=untrained, low_rank=low_rank)
-    chain.add_evaluation("eval", dataclasses.asdict(study.eval_recipe(seed=seed)))
+    evaluated_by = study.eval_recipe(seed=seed, sampling=variant.sampling)
+    chain.add_evaluation("eval", dataclasses.asdict(evaluated_by))
     if study.chooses_on_problems:
-        chosen_by = study.eval_recipe(seed=seed, choosing=True)
+        chosen_by = study.eval_recipe(seed=seed, choosing=True, sampling=variant.sampling)
         chain.add_evaluation("choose", dataclasses.asdict(chosen_by))
     return chain
 

@@ -59,7 +59,8 @@ class StudyRecipe:
             `trainer.max_steps` 0.
         eval: The recipe of `maxatk eval` without `model` and `out`.
         grids: Each maps axes to levels, of which all combinations are models, and a level to the
-            keys of `train` that it changes.
+            keys of `train` that it changes. A key such as `eval.sampling.temperature` changes how a
+            model is sampled; models that differ by such keys alone share one training.
         model: A local folder or a hub name; then `train` and `eval` name their `problems`. `{seed}`
             in any of these paths stands for the seed, so that each has a model or problems of its
             own.
@@ -123,6 +124,7 @@ class StudyRecipe:
         self._check_section(self.train, "train")
         for model in self.variants[1:]:
             self._check_section(model.train, model.name)
+            self.eval_recipe(seed=0, sampling=model.sampling)
 
     def _check_names(self) -> None:
         names = [model.name for model in self.variants]
@@ -192,10 +194,13 @@ class StudyRecipe:
         }
         return {**recipe, "trainer": {**trainer, **saved}}
 
-    def eval_recipe(self, *, seed: int, choosing: bool = False) -> EvalRecipe:
+    def eval_recipe(
+        self, *, seed: int, choosing: bool = False, sampling: Mapping[str, Any] | None = None
+    ) -> EvalRecipe:
         """Return the recipe of `maxatk eval`, model and folder empty; raises as `from_mapping`.
 
-        With `choosing` it is that of the evaluation by which the front is chosen.
+        With `choosing` it is that of the evaluation by which the front is chosen. `sampling` are
+        keys of `sampling` that are others, those of a Variant.
         """
         section = copy.deepcopy(self.eval)
         where = "recipe.eval"
@@ -204,6 +209,8 @@ class StudyRecipe:
             section.update(self.front.choose or {})
             where = "recipe.front.choose"
         problems = _of_seed(section["problems"], seed) if self.mini is None else "test.jsonl"
+        if sampling:
+            section["sampling"] = {**section.get("sampling", {}), **sampling}
         filled = _seeded(section, "sampling", seed)
         filled.update(problems=problems, model="", out="")
         recipe = from_mapping(EvalRecipe, filled, where=where)

@@ -115,18 +115,17 @@ def write_stage_names(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     for place in everywhere:
         for part, stage in place.chain.items():
             # Of models that share a stage the first gives it its name.
-            names.setdefault(stage, _called(place, part, checkpoints=bool(study.checkpoints)))
+            names.setdefault(stage, _called(place, part))
     names_before = read_json(path) if path.is_file() else {}
     write_json(path, {**names_before, **names})
 
 
-def _called(place: Place, part: str, *, checkpoints: bool) -> str:
+def _called(place: Place, part: str) -> str:
     """Return what people call the stage of one part of a chain."""
     if part == "mini":  # from which every model of the seed starts
         return f"mini, seed {place.seed}"
-    model = place.variant.name
-    if part in TRAININGS and checkpoints:  # they share their training
-        model = place.variant.training_name
+    variant = place.variant
+    model = variant.training_name if part in TRAININGS else variant.name
     return f"{part} {model}, seed {place.seed}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.check import require
@@ -14,18 +14,24 @@ from maxatk.report.comparison import BASE, check_name
 from maxatk.settings import put
 
 STEPS = "steps"  # the axis of the checkpoints
+_SAMPLING = "eval.sampling."  # the start of a key that changes how a model is sampled
+_SHARED = ("samples", "seed")  # of eval.sampling: all models of a study have the same
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
     """One model of a study: its level on every axis, and how it is trained (the base: nothing).
 
-    `checkpoint` is the optimizer step after which it is evaluated; None is the end.
+    `checkpoint` is the optimizer step after which it is evaluated; None is the end. `sampling` has
+    the keys of `eval.sampling` that are others for it, and `shared_axes` are those on which models
+    have one training in common.
     """
 
     levels: Mapping[str, str]
     train: Mapping[str, Any]
     checkpoint: int | None = None
+    sampling: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    shared_axes: frozenset[str] = frozenset()
 
     @property
     def method(self) -> str:
@@ -39,8 +45,9 @@ class Variant:
 
     @property
     def training_name(self) -> str:
-        """The name without the checkpoint: what is common to the models of one training."""
-        return _name_of({axis: level for axis, level in self.levels.items() if axis != STEPS})
+        """The name without checkpoint and sampling: that of all models of one training."""
+        trained = {a: level for a, level in self.levels.items() if a not in self.shared_axes}
+        return _name_of(trained)
 
 
 def _name_of(levels: Mapping[str, str]) -> str:
@@ -56,20 +63,27 @@ def variants_of(
     """Return the base, and the models of all combinations of levels of every grid.
 
     Each is trained as `train` says but for what its levels change, and evaluated after each of the
-    `checkpoints`. Raises InvalidValueError for what is no grid, for axes that change the same key,
-    and for a name that is there twice or cannot be printed.
+    `checkpoints`. A key of a level that begins with `eval.sampling.` changes how it is sampled, and
+    all others how it is trained. Raises InvalidValueError for what is no grid, for axes that change
+    the same key, and for a name that is there twice or cannot be printed.
     """
     variants = [Variant({}, {})]
     for number, grid in enumerate(grids):
         _check_grid(grid, where=f"grids[{number}]")
         for combination in itertools.product(*(levels.items() for levels in grid.values())):
             levels = {axis: str(level) for axis, (level, _) in zip(grid, combination, strict=True)}
-            changed = _changed(train, [changes for _, changes in combination])
             if checkpoints and STEPS in levels:
                 raise InvalidValueError(
                     f"grids[{number}].{STEPS}: is the axis of 'checkpoints'; name it otherwise"
                 )
-            variants += _at_checkpoints(levels, changed, checkpoints)
+            changes = {key: value for _, of_level in combination for key, value in of_level.items()}
+            variant = Variant(
+                levels,
+                _changed(train, changes),
+                sampling=_of_sampling(changes),
+                shared_axes=frozenset(axis for axis in grid if not _trains(grid[axis])),
+            )
+            variants += _at_checkpoints(variant, checkpoints)
     names = [variant.name for variant in variants]
     for name in names:
         check_name(name, where="grids")
@@ -87,8 +101,21 @@ def _check_grid(grid: Any, *, where: str) -> None:
         for level, changes in levels.items():
             allowed = "a mapping of keys of the section train, such as trainer.method, to values"
             require(isinstance(changes, Mapping), f"{where}.{axis}.{level}", allowed, changes)
+            for key in changes:
+                _check_key(str(key), where=f"{where}.{axis}.{level}")
     for first, second in itertools.combinations(grid, 2):
         _refuse_shared_keys(grid, first, second, where=where)
+
+
+def _check_key(key: str, *, where: str) -> None:
+    """Refuse a key of `eval` without which models of a study cannot be compared."""
+    if not key.startswith("eval."):
+        return
+    if not key.startswith(_SAMPLING) or key.removeprefix(_SAMPLING) in _SHARED:
+        raise InvalidValueError(
+            f"{where}: {key!r}: must be the same for all models of a study; of `eval` a level may "
+            f"change keys of `sampling` alone, and of these not {' or '.join(_SHARED)}"
+        )
 
 
 def _refuse_shared_keys(
@@ -113,24 +140,45 @@ def _keys_of(levels: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(str(key) for changes in levels.values() for key in changes))
 
 
-def _changed(train: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the section `train` with the keys that the levels of a model change."""
+def _trains(levels: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether the levels of an axis change how a model is trained, or nothing at all."""
+    keys = _keys_of(levels)
+    return not keys or not all(key.startswith(_SAMPLING) for key in keys)
+
+
+def _changed(train: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section `train` with the keys of it that the levels of a model change."""
     changed = copy.deepcopy(dict(train))
-    for of_level in changes:
-        for key, value in of_level.items():
+    for key, value in changes.items():
+        if not str(key).startswith(_SAMPLING):
             put(changed, str(key), copy.deepcopy(value), where=f"grids: {key!r}")
     return changed
 
 
-def _at_checkpoints(
-    levels: dict[str, str], train: dict[str, Any], checkpoints: Sequence[int]
-) -> list[Variant]:
+def _of_sampling(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of `eval.sampling` that the levels of a model change."""
+    return {
+        str(key).removeprefix(_SAMPLING): value
+        for key, value in changes.items()
+        if str(key).startswith(_SAMPLING)
+    }
+
+
+def _at_checkpoints(variant: Variant, checkpoints: Sequence[int]) -> list[Variant]:
     """Return a model at its end, or at each of the checkpoints, of which the last is its end."""
     if not checkpoints:
-        return [Variant(levels, train)]
-    *earlier, last = checkpoints
-    variants = [Variant({**levels, STEPS: str(step)}, train, step) for step in earlier]
-    return [*variants, Variant({**levels, STEPS: str(last)}, train)]
+        return [variant]
+    models = []
+    for step in checkpoints:
+        models.append(
+            dataclasses.replace(
+                variant,
+                levels={**variant.levels, STEPS: str(step)},
+                checkpoint=None if step == checkpoints[-1] else step,
+                shared_axes=variant.shared_axes | {STEPS},
+            )
+        )
+    return models
 
 
 def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> list[tuple[str, str]]:
