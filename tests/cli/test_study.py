@@ -121,6 +121,22 @@ def test_an_outside_model_that_is_not_there_is_refused(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(patience(120))
+def test_a_study_of_temperatures_alone_evaluates_one_model_at_each(recipe, of_a_llama, tmp_path):
+    levels = {
+        "cold": {"eval.sampling.temperature": 0.5},
+        "hot": {"eval.sampling.temperature": 1.5},
+    }
+    changes = {"train": None, "seeds": [1], "ks": [1, 8], "grids": [{"temperature": levels}]}
+    assert main(["study", str(recipe(**{**of_a_llama, **changes}))]) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert list(results["models"]) == ["base", "cold", "hot"]
+    manifests = (tmp_path / "work").glob("eval-*/manifest.json")
+    settings = [json.loads(path.read_text())["settings"]["sampling"] for path in manifests]
+    assert sorted(sampling["temperature"] for sampling in settings) == [0.5, 1.0, 1.5]
+
+
+@pytest.mark.long
 @pytest.mark.timeout(patience(280))
 def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of_a_llama, tmp_path):
     out, work = tmp_path / "out", tmp_path / "work"

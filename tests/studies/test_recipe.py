@@ -118,6 +118,11 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
             {"grids": [{"n": {"32": {"eval.sampling.samples": 32}}}]},
             r"grids\[0\].n.32: 'eval.sampling.samples': must be the same for all models of a study",
         ),
+        ({"train": None, "checkpoints": [1]}, "checkpoints: the recipe has no section 'train'"),
+        (
+            {"train": None},
+            "grids: 'trainer.method': the recipe has no section 'train'",
+        ),
         (
             {"grids": [{"tests": {"few": {"eval.problems": "few.jsonl"}}}]},
             "'eval.problems': must be the same for all models of a study",

@@ -267,6 +267,20 @@ def test_evaluations_are_tried_before_the_trainings(recipe, of_a_llama, change, 
     assert refusal_of(trainings_of(study, places(study))).startswith(message)
 
 
+def test_a_study_that_trains_nothing_has_evaluations_alone(recipe, of_a_llama):
+    grids = [{"temperature": {"hot": {"eval.sampling.temperature": 1.5}}}]
+    without_training = {**of_a_llama, "train": None, "grids": grids}
+    study = load_study(recipe(**without_training))
+    assert {
+        stage.name.split("-")[0] for stage in planned(study, places(study), cores=2, jobs=2)
+    } == {"eval"}
+    check_study(study, places(study))
+    without_training["eval"] = {**of_a_llama["eval"], "reward": "answer"}
+    study = load_study(recipe(**without_training))
+    with pytest.raises(InvalidValueError, match="Problem 'test-0': has no `answer`"):
+        check_study(study, places(study))
+
+
 @pytest.mark.parametrize("section", ["train", "eval"])
 def test_rewards_are_tried_with_the_verifier_of_their_section(recipe, of_a_llama, section):
     of_a_llama[section] |= {"verifier": {"sandbox": ["http://127.0.0.1:9"]}}

@@ -46,10 +46,7 @@ def check_study(
         for problems in {recipe["problems"] for recipe in recipes}:
             if problems not in BENCHMARKS:
                 load_problems(problems, limit=1)
-    question = trainings_of(study, everywhere)
-    if not question["recipes"]:
-        return
-    refusal = _ask(question)
+    refusal = _ask(trainings_of(study, everywhere))
     if refusal is not None:
         raise InvalidValueError(refusal)
 

@@ -53,14 +53,14 @@ class StudyRecipe:
         title: Of the page.
         out: The folder that gets tables, figures and the page.
         seeds: Of training and sampling, and of the built-in model with its problems.
-        train: The recipe of `maxatk train` without `model` and `out`. Its key `distill` is the
-            recipe of `maxatk distill` without `model`, `problems` and `out`: a model whose
-            `distill.k` is set is distilled after its training, or in place of one with
-            `trainer.max_steps` 0.
         eval: The recipe of `maxatk eval` without `model` and `out`.
         grids: Each maps axes to levels, of which all combinations are models, and a level to the
             keys of `train` that it changes. A key such as `eval.sampling.temperature` changes how a
             model is sampled; models that differ by such keys alone share one training.
+        train: The recipe of `maxatk train` without `model` and `out`. Its key `distill` is the
+            recipe of `maxatk distill` without `model`, `problems` and `out`: a model whose
+            `distill.k` is set is distilled after its training, or in place of one with
+            `trainer.max_steps` 0. Without it nothing is trained, and levels change the sampling.
         model: A local folder or a hub name; then `train` and `eval` name their `problems`. `{seed}`
             in any of these paths stands for the seed, so that each has a model or problems of its
             own.
@@ -80,9 +80,9 @@ class StudyRecipe:
     title: str
     out: str
     seeds: list[int]
-    train: dict[str, Any]
     eval: dict[str, Any]
     grids: list[dict[str, Any]]
+    train: dict[str, Any] | None = None
     model: str | None = None
     mini: MiniSettings | None = None
     work: str | None = None
@@ -105,6 +105,8 @@ class StudyRecipe:
         ascending = all(is_whole(step, 1) for step in self.checkpoints)
         ascending = ascending and sorted(set(self.checkpoints)) == self.checkpoints
         require(ascending, "checkpoints", "optimizer steps in ascending order", self.checkpoints)
+        if self.checkpoints and self.train is None:
+            raise InvalidValueError("checkpoints: the recipe has no section 'train'")
         different = 0 < len(self.seeds) == len(set(self.seeds))
         in_range = all(0 <= seed < _SEEDS for seed in self.seeds)
         allowed = f"different whole numbers from 0, below {_SEEDS}"
@@ -121,9 +123,11 @@ class StudyRecipe:
     def _check_sections(self) -> None:
         self._check_section(self.eval, "eval")
         self.eval_recipe(seed=0)
-        self._check_section(self.train, "train")
+        if self.train is not None:
+            self._check_section(self.train, "train")
         for model in self.variants[1:]:
-            self._check_section(model.train, model.name)
+            if model.train is not None:
+                self._check_section(model.train, model.name)
             self.eval_recipe(seed=0, sampling=model.sampling)
 
     def _check_names(self) -> None:
@@ -154,7 +158,7 @@ class StudyRecipe:
 
     def trainings(self, model: Variant, *, seed: int) -> dict[str, dict[str, Any]]:
         """Return the recipes of the commands that make a model; what is filled in is empty."""
-        if not model.levels:
+        if model.train is None:
             return {}
         section = dict(model.train)
         problems = _of_seed(section.pop("problems", None), seed)

@@ -20,15 +20,15 @@ _SHARED = ("samples", "seed")  # of eval.sampling: all models of a study have th
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One model of a study: its level on every axis, and how it is trained (the base: nothing).
+    """One model of a study: its level on every axis, and how it is trained, if it is.
 
-    `checkpoint` is the optimizer step after which it is evaluated; None is the end. `sampling` has
-    the keys of `eval.sampling` that are others for it, and `shared_axes` are those on which models
-    have one training in common.
+    The base has no levels and no training. `checkpoint` is the optimizer step after which a model
+    is evaluated; None is the end. `sampling` has the keys of `eval.sampling` that are others for
+    it, and `shared_axes` are those on which models have one training in common.
     """
 
     levels: Mapping[str, str]
-    train: Mapping[str, Any]
+    train: Mapping[str, Any] | None = None
     checkpoint: int | None = None
     sampling: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     shared_axes: frozenset[str] = frozenset()
@@ -58,16 +58,18 @@ def _name_of(levels: Mapping[str, str]) -> str:
 
 
 def variants_of(
-    grids: Sequence[Any], train: Mapping[str, Any], checkpoints: Sequence[int]
+    grids: Sequence[Any], train: Mapping[str, Any] | None, checkpoints: Sequence[int]
 ) -> list[Variant]:
     """Return the base, and the models of all combinations of levels of every grid.
 
     Each is trained as `train` says but for what its levels change, and evaluated after each of the
-    `checkpoints`. A key of a level that begins with `eval.sampling.` changes how it is sampled, and
-    all others how it is trained. Raises InvalidValueError for what is no grid, for axes that change
-    the same key, and for a name that is there twice or cannot be printed.
+    `checkpoints`; where `train` is None no model is trained. A key of a level that begins with
+    `eval.sampling.` changes how it is sampled, and all others how it is trained.
+
+    Raises InvalidValueError for what is no grid, for axes that change the same key, for a key of a
+    section `train` that there is not, and for a name that is there twice or cannot be printed.
     """
-    variants = [Variant({}, {})]
+    variants = [Variant({})]
     for number, grid in enumerate(grids):
         _check_grid(grid, where=f"grids[{number}]")
         for combination in itertools.product(*(levels.items() for levels in grid.values())):
@@ -146,12 +148,19 @@ def _trains(levels: Mapping[str, Mapping[str, Any]]) -> bool:
     return not keys or not all(key.startswith(_SAMPLING) for key in keys)
 
 
-def _changed(train: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section `train` with the keys of it that the levels of a model change."""
+def _changed(train: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the section `train`, if there is one, with the keys that the levels of a model change.
+
+    Raises InvalidValueError for a key of it where there is none.
+    """
+    of_train = {str(key): changes[key] for key in changes if not str(key).startswith(_SAMPLING)}
+    if train is None:
+        for key in of_train:
+            raise InvalidValueError(f"grids: {key!r}: the recipe has no section 'train'")
+        return None
     changed = copy.deepcopy(dict(train))
-    for key, value in changes.items():
-        if not str(key).startswith(_SAMPLING):
-            put(changed, str(key), copy.deepcopy(value), where=f"grids: {key!r}")
+    for key, value in of_train.items():
+        put(changed, key, copy.deepcopy(value), where=f"grids: {key!r}")
     return changed
 
 

@@ -134,7 +134,7 @@ def _curves(places: Sequence[Place], names: Sequence[str], *, seed: int) -> list
 
 def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
     """Return what a study of one seed of the built-in model says of `MODELS`, if it has them."""
-    k = recipe.train.get("trainer", {}).get("k")
+    k = (recipe.train or {}).get("trainer", {}).get("k")
     values = {}
     for run in comparison.runs:
         cell = run.results.metrics["max@k"].get(MANY)
