@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import maxatk
+from maxatk.cli.main import main
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import read_sets
@@ -82,6 +83,7 @@ PRETRAINED = [
         "largest_rate",
     )
 ]
+TEMPERATURES = [FOLDER / "evaluation" / "temperatures.yaml"]
 UNSOLVED = [FOLDER / "mini" / "unsolved.yaml"]
 AGENTS = [FOLDER / "smollm2" / "programs.yaml"]
 EVALUATIONS = [
@@ -99,6 +101,7 @@ OTHERS = (
     *STUDIES,
     *ON_POLICY,
     *PRETRAINED,
+    *TEMPERATURES,
     *UNSOLVED,
     *AGENTS,
     *EVALUATIONS,
@@ -282,6 +285,21 @@ def test_the_script_makes_the_files_that_the_studies_name(tmp_path):
         if study.chooses_on_problems:
             named.add(study.front.choose["problems"])
         assert named <= made
+
+
+@pytest.mark.parametrize("path", TEMPERATURES, ids=name_of)
+def test_a_study_of_temperatures_is_of_the_model_and_the_problems_that_are_named(
+    path, tmp_path, capsys
+):
+    model = save_tiny_model(tmp_path / "model")
+    tests = (TestCase(input="1\n", output="2\n"),)
+    problems = tmp_path / "mine.jsonl"
+    write_jsonl(problems, (Problem(str(i), "add one", tests).to_json() for i in range(3)))
+    own = [f"model={model}", f"eval.problems={problems}", f"out={tmp_path / 'out'}"]
+    assert main(["study", str(path), *own, "--dry-run"]) == 0
+    assert "eval    6 left" in capsys.readouterr().out
+    sampled = [model.sampling for model in load_study(path).variants[1:]]
+    assert [sampling["temperature"] for sampling in sampled] == [0.2, 0.4, 0.6, 0.8, 1.2]
 
 
 @pytest.mark.parametrize("path", UNSOLVED, ids=name_of)
