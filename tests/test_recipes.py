@@ -61,6 +61,7 @@ ON_POLICY = [
         "front_dr_grpo",
         "front_distillation",
         "front_temperature",
+        "front_temperature_longer",
     )
 ]
 PRETRAINED = [
