@@ -1,7 +1,9 @@
-"""Which models the seeds of the front choose, from the values of single problems."""
+"""Which models the seeds of a study choose, from the values of single problems."""
 
 import numpy as np
 import pandas as pd
+
+from maxatk.statistics.tests import over_seeds, variance_of_shared_choices
 
 
 def chosen(values, names, seeds, *, aim, floor):
@@ -28,7 +30,7 @@ def held_out(values, names, seeds, *, aim, floor=-np.inf):
 def differences_from_the_rivals(fill, *, aim, floor=-np.inf):
     """Return what the models that are no rivals add to the rivals, for every seed and problem."""
     study = fill.load("front")
-    values = values_of_front(fill)
+    values = values_of(fill, "front")
     methods = {name: model["levels"].get("method") for name, model in study.models.items()}
     rivals = [name for name, method in methods.items() if method in study.front.rivals]
     ours = [name for name in methods if name not in (*rivals, "base")]
@@ -37,7 +39,19 @@ def differences_from_the_rivals(fill, *, aim, floor=-np.inf):
     return our[aim] - their[aim]
 
 
-def values_of_front(fill):
+def values_of(fill, study):
     """Return max@k of every problem by model, as it is committed."""
-    table = pd.read_csv(fill.DOCS / "front" / "problems.csv")
+    table = pd.read_csv(fill.DOCS / study / "problems.csv")
     return dict(list(table[table.metric == "max@k"].groupby("model")))
+
+
+def held_out_test(our, their, seeds, *, aim):
+    """Return the test of ours minus theirs, each names of models with their values, at max@aim.
+
+    Each side of a seed is reported by the model that the other seeds choose.
+    """
+    of_ours = held_out(*our, seeds, aim=aim)[aim]
+    of_theirs = held_out(*their, seeds, aim=aim)[aim]
+    more = of_ours - of_theirs
+    by_seed = [more.xs(seed, level="seed").to_numpy()[:, None] for seed in seeds]
+    return over_seeds(by_seed, variance_factor=variance_of_shared_choices(len(seeds)))

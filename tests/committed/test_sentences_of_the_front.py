@@ -2,10 +2,9 @@
 
 import functools
 
-import pandas as pd
 import yaml
 
-from committed.front import differences_from_the_rivals, held_out, values_of_front
+from committed.front import differences_from_the_rivals, held_out, values_of
 from committed.results import RECIPES, distance_between_studies, distance_over_seeds, in_one_line
 from maxatk.statistics.tests import over_seeds, variance_of_shared_choices
 
@@ -182,9 +181,8 @@ def test_what_is_said_of_a_smaller_step_for_both_is_what_their_seeds_have(fill):
 
 def test_what_is_said_of_dr_grpo_is_what_its_seeds_have(fill):
     page = in_one_line("docs/study.md")
-    table = pd.read_csv(fill.DOCS / "front_dr_grpo" / "problems.csv")
-    theirs = dict(list(table[table.metric == "max@k"].groupby("model")))
-    ours = values_of_front(fill)
+    theirs = values_of(fill, "front_dr_grpo")
+    ours = values_of(fill, "front")
     of_bon = [name for name in ours if name.startswith("bon_loo1,")]
     of_dr = [name for name in theirs if name.startswith("dr_grpo,")]
     assert (

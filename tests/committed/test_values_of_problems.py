@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from committed.front import differences_from_the_rivals, held_out, values_of_front
+from committed.front import differences_from_the_rivals, held_out, values_of
 from committed.results import ROOT, SHOWN, STUDIES
 
 VALUED = [name for name in STUDIES if (ROOT / "docs" / "study" / name / "problems.csv").exists()]
@@ -40,7 +40,7 @@ def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, n
 
 def test_the_front_is_what_the_values_of_single_problems_give(fill):
     study = fill.load("front")
-    values = values_of_front(fill)
+    values = values_of(fill, "front")
     methods = {name: model["levels"].get("method") for name, model in study.models.items()}
     for best in study.front.best:
         names = [name for name, method in methods.items() if method == best.method]
