@@ -21,6 +21,11 @@ from maxatk.report.tables import Table, TidyRow, share, table_of_rows
 from maxatk.training.group_log import training_log
 from maxatk.training.symptoms import SYMPTOMS, findings, training_rows
 
+_TEMPERATURES = (
+    "before a training, sample at lower temperatures too, which may be worth more: "
+    "maxatk study evaluation/temperatures model=MODEL eval.problems=FILE"
+)
+
 
 def command(
     folder: Annotated[Path, tyro.conf.Positional],
@@ -150,7 +155,7 @@ def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> No
         outputs[name] = Output(tables[name], _pivot(tables[name], index), titles[name])
     outputs["suggestion"] = shown([suggestion], "n", "k", "method")
     outputs["problems"] = Output([about])
-    emit(outputs, output_format, text=suggestion["reason"])
+    emit(outputs, output_format, text=f"{suggestion['reason']}\n{_TEMPERATURES}")
 
 
 def _shares(row: TidyRow, *fields: str) -> TidyRow:
