@@ -73,8 +73,9 @@ def test_what_is_said_of_three_seeds_is_what_they_have(fill):
 
 
 def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
-    # Models of the front are checkpoints of the same few trainings, and the others share models or
-    # problems with the seeds that chose nothing or with the fresh ones.
+    # Models of the front are checkpoints of the same few trainings, those of temperatures differ in
+    # their samples alone, and the others share models or problems with the seeds that chose nothing
+    # or with the fresh ones.
     left_out = (
         "front",
         "front_half_rate",
@@ -85,6 +86,8 @@ def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
         "front_falling_k",
         "front_weaker_penalty",
         "front_dr_grpo",
+        "front_temperature",
+        "front_temperature_longer",
     )
     studies = [fill.load(name) for name in STUDIES if name not in left_out]
     studies = [study for study in studies if study.over == "seeds"]

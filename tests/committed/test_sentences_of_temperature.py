@@ -1,0 +1,95 @@
+"""What the pages say of sampling temperatures is what the seeds of these studies have."""
+
+import pytest
+
+from committed.front import held_out, held_out_test, values_of
+from committed.results import in_one_line
+
+SEEDS = [33, 34, 35, 36]
+
+
+@pytest.fixture(scope="module")
+def page():
+    return in_one_line("docs/study.md")
+
+
+def at_temperatures(values, method):
+    """Return the names of a method's models, one a temperature."""
+    return [name for name in values if name.rpartition(",temperature=")[0] == method]
+
+
+def with_interval(test, *, sign=1):
+    """Return a mean with its interval as the page writes it; with a sign of -1 that of the less."""
+    mean, low, high = test.mean[0], test.low[0], test.high[0]
+    if sign < 0:
+        mean, low, high = -mean, -high, -low
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def p_of(test):
+    return f"p {test.p[0]:.3f}"
+
+
+@pytest.fixture(scope="module")
+def against(fill):
+    """Return a function: the test of one method against another, each at its best temperature."""
+    values = values_of(fill, "front_temperature")
+
+    def test_of(ours, theirs, *, aim):
+        our = (values, at_temperatures(values, ours))
+        their = (values, at_temperatures(values, theirs))
+        return held_out_test(our, their, SEEDS, aim=aim)
+
+    return test_of
+
+
+def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, page, against):
+    values = values_of(fill, "front_temperature")
+    names = at_temperatures(values, "untrained")
+    at_1 = values["base"].mean(numeric_only=True)
+    assert (
+        f"has {at_1['1']:.3f} at 1, {at_1['8']:.3f} at 8 and {at_1['128']:.3f} at 128 where it is"
+    ) in page
+    best = {aim: held_out(values, names, SEEDS, aim=aim) for aim in ("1", "8", "128")}
+    means = [f"{of_aim[aim].mean():.3f}" for aim, of_aim in best.items()]
+    assert f"for each it has {means[0]}, {means[1]} and {means[2]}." in page
+    chosen = {aim: set(of_aim.model) for aim, of_aim in best.items()}
+    assert chosen == {
+        "1": {"untrained,temperature=0.2"},
+        "8": {"untrained,temperature=0.4"},
+        "128": {"untrained,temperature=0.6"},
+    }
+    of_bon = {aim: against("bon_loo1", "untrained", aim=aim) for aim in ("8", "128")}
+    assert (
+        f"its own best has {with_interval(of_bon['128'], sign=-1)} less than that at 128, and at 8 "
+        f"no difference is shown: {with_interval(of_bon['8'], sign=-1)} less."
+    ) in page
+    of_grpo = {aim: against("grpo", "untrained", aim=aim) for aim in ("8", "128")}
+    assert (
+        f"GRPO has {with_interval(of_grpo['8'], sign=-1)} less at 8 and "
+        f"{with_interval(of_grpo['128'], sign=-1)} less at 128."
+    ) in page
+    trained = {name.rpartition(",")[0] for name in values if "," in name} - {"untrained"}
+    assert len(trained) == 4
+    for method in trained:
+        assert against(method, "untrained", aim="1").low[0] < 0
+
+
+def test_what_is_said_of_grpo_and_temperatures_is_what_their_seeds_have(fill, page, against):
+    of_8, of_128 = (against("bon_loo1", "grpo", aim=aim) for aim in ("8", "128"))
+    assert f"`bon_loo1` has {with_interval(of_8)} more at 8 ({p_of(of_8)})." in page
+    assert f"At 128 it has {with_interval(of_128)} more ({p_of(of_128)})." in page
+    values = values_of(fill, "front_temperature")
+    best = held_out(values, at_temperatures(values, "grpo"), SEEDS, aim="128")
+    assert set(best.model) == {"grpo,temperature=1.2"}
+    cold = "rollouts at 0.4"
+    of_8, of_128 = (against(f"bon_loo1, {cold}", f"grpo, {cold}", aim=aim) for aim in ("8", "128"))
+    assert (
+        f"`bon_loo1` has {with_interval(of_8)} more at 8 than GRPO ({p_of(of_8)}) and "
+        f"{with_interval(of_128)} more at 128."
+    ) in page
+    of_8, of_128 = (against(f"bon_loo1, {cold}", "untrained", aim=aim) for aim in ("8", "128"))
+    assert (
+        f"it has {with_interval(of_8, sign=-1)} less at 8 and "
+        f"{with_interval(of_128, sign=-1)} less at 128."
+    ) in page
