@@ -53,6 +53,8 @@ def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, 
     best = {aim: held_out(values, names, SEEDS, aim=aim) for aim in ("1", "8", "128")}
     means = [f"{of_aim[aim].mean():.3f}" for aim, of_aim in best.items()]
     assert f"for each it has {means[0]}, {means[1]} and {means[2]}." in page
+    readme = in_one_line("README.md")
+    assert f"for each, has {means[0]} at 1, {means[1]} at 8 and {means[2]} at 128." in readme
     chosen = {aim: set(of_aim.model) for aim, of_aim in best.items()}
     assert chosen == {
         "1": {"untrained,temperature=0.2"},
@@ -69,10 +71,11 @@ def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, 
         f"GRPO has {with_interval(of_grpo['8'], sign=-1)} less at 8 and "
         f"{with_interval(of_grpo['128'], sign=-1)} less at 128."
     ) in page
-    trained = {name.rpartition(",")[0] for name in values if "," in name} - {"untrained"}
+    trained = {name.rpartition(",temperature")[0] for name in values} - {"", "untrained"}
     assert len(trained) == 4
     for method in trained:
-        assert against(method, "untrained", aim="1").low[0] < 0
+        for aim in ("1", "8", "128"):
+            assert against(method, "untrained", aim=aim).low[0] < 0, "a training is shown above it"
 
 
 def test_what_is_said_of_grpo_and_temperatures_is_what_their_seeds_have(fill, page, against):
