@@ -54,12 +54,12 @@ def _from_file(source: str, field: str) -> Any:
         path = find_recipe(Path(source))  # or one that comes with the package
     except MissingFileError:
         raise MissingFileError(f"{field}: {source!r} does not exist") from None
-    _refuse_others_of_the_name(path, source, field)
     content = path.read_bytes()
     digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + content).hexdigest()[:8]
     name = f"maxatk_reward_{path.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
+    _refuse_others_of_the_name(path, source, field)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # noqa: PT018
     module = importlib.util.module_from_spec(spec)

@@ -46,8 +46,10 @@ class Variant:
     @property
     def training_name(self) -> str:
         """The name without checkpoint and sampling: that of all models of one training."""
-        trained = {a: level for a, level in self.levels.items() if a not in self.shared_axes}
-        return _name_of(trained)
+        levels = {
+            axis: level for axis, level in self.levels.items() if axis not in self.shared_axes
+        }
+        return _name_of(levels)
 
 
 def _name_of(levels: Mapping[str, str]) -> str:
@@ -101,7 +103,10 @@ def _check_grid(grid: Any, *, where: str) -> None:
         is_axis = isinstance(levels, Mapping) and len(levels) > 0
         require(is_axis, f"{where}.{axis}", "a mapping of levels to settings", levels)
         for level, changes in levels.items():
-            allowed = "a mapping of keys of the section train, such as trainer.method, to values"
+            allowed = (
+                "a mapping of keys of the section train, such as trainer.method, or of "
+                "eval.sampling, such as eval.sampling.temperature, to values"
+            )
             require(isinstance(changes, Mapping), f"{where}.{axis}.{level}", allowed, changes)
             for key in changes:
                 _check_key(str(key), where=f"{where}.{axis}.{level}")
@@ -155,8 +160,10 @@ def _changed(train: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> dic
     """
     of_train = {str(key): changes[key] for key in changes if not str(key).startswith(_SAMPLING)}
     if train is None:
-        for key in of_train:
-            raise InvalidValueError(f"grids: {key!r}: the recipe has no section 'train'")
+        if of_train:
+            raise InvalidValueError(
+                f"grids: {next(iter(of_train))!r}: the recipe has no section 'train'"
+            )
         return None
     changed = copy.deepcopy(dict(train))
     for key, value in of_train.items():
@@ -177,17 +184,15 @@ def _at_checkpoints(variant: Variant, checkpoints: Sequence[int]) -> list[Varian
     """Return a model at its end, or at each of the checkpoints, of which the last is its end."""
     if not checkpoints:
         return [variant]
-    models = []
-    for step in checkpoints:
-        models.append(
-            dataclasses.replace(
-                variant,
-                levels={**variant.levels, STEPS: str(step)},
-                checkpoint=None if step == checkpoints[-1] else step,
-                shared_axes=variant.shared_axes | {STEPS},
-            )
+    return [
+        dataclasses.replace(
+            variant,
+            levels={**variant.levels, STEPS: str(step)},
+            checkpoint=None if step == checkpoints[-1] else step,
+            shared_axes=variant.shared_axes | {STEPS},
         )
-    return models
+        for step in checkpoints
+    ]
 
 
 def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> list[tuple[str, str]]:
