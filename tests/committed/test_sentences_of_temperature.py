@@ -4,6 +4,7 @@ import pytest
 
 from committed.front import held_out, held_out_test, values_of
 from committed.results import in_one_line
+from maxatk.studies.write import AT_OTHER_TEMPERATURES
 
 SEEDS = [33, 34, 35, 36]
 
@@ -53,6 +54,9 @@ def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, 
     best = {aim: held_out(values, names, SEEDS, aim=aim) for aim in ("1", "8", "128")}
     means = [f"{of_aim[aim].mean():.3f}" for aim, of_aim in best.items()]
     assert f"for each it has {means[0]}, {means[1]} and {means[2]}." in page
+    rounded = [f"{of_aim[aim].mean():.2f}" for aim, of_aim in best.items()]
+    sentence = f"has {rounded[0]} at 1, {rounded[1]} at 8 and {rounded[2]} at 128 on four other"
+    assert sentence in AT_OTHER_TEMPERATURES
     readme = in_one_line("README.md")
     assert f"for each, has {means[0]} at 1, {means[1]} at 8 and {means[2]} at 128." in readme
     chosen = {aim: set(of_aim.model) for aim, of_aim in best.items()}

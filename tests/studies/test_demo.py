@@ -10,7 +10,7 @@ import pytest
 from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
 from maxatk.report.comparison import Comparison, Run
 from maxatk.studies.recipe import load_study
-from maxatk.studies.write import MODELS, SEEDS, remarks
+from maxatk.studies.write import AT_OTHER_TEMPERATURES, MODELS, SEEDS, remarks
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "mini" / "demo.yaml"
 STUDY = Path(__file__).parents[2] / "docs" / "study" / "demo_seeds" / "results.json"
@@ -40,7 +40,7 @@ def compared(best, k=128):
 
 
 def test_one_sentence_says_what_the_best_of_many_is_worth():
-    first, second, others, smaller = said(0.82, 0.71, 0.84)
+    first, second, others, smaller, cooler = said(0.82, 0.71, 0.84)
     assert first == (
         "Of 128 answers, the best is worth 0.71 after GRPO, 0.82 before training and 0.84 after "
         "max@8 training."
@@ -49,6 +49,7 @@ def test_one_sentence_says_what_the_best_of_many_is_worth():
     assert others.startswith("On 8 other seeds, each with its own problems, at a learning rate of")
     assert others.endswith("(8 of 8 above 0), with 95% intervals over seeds.")
     assert "on five of these seeds GRPO at half of this one loses nothing there" in smaller
+    assert cooler == AT_OTHER_TEMPERATURES
 
 
 @pytest.mark.parametrize("values", [(0.82, 0.83, 0.84), (0.82, 0.75, 0.72)])

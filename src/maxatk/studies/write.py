@@ -29,6 +29,10 @@ PAGE = "report.html"
 MANY = 128  # the number of answers of which a demo's conclusion speaks
 MODELS = ("base", "grpo", "bon_loo1")
 SEEDS = "recipes/mini/demo_seeds.csv"  # max@k of the demo's recipe on other seeds
+AT_OTHER_TEMPERATURES = (
+    "All of this is sampled at temperature 1. At the best temperature for each, the model before "
+    "training has 0.33 at 1, 0.62 at 8 and 0.94 at 128 on four other seeds."
+)
 
 
 def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
@@ -152,7 +156,7 @@ def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
         "The learning rate decides it: on five of these seeds GRPO at half of this one loses "
         "nothing there, and max@8 training shows no gain over it."
     )
-    return [*_this_run(values, k), others, smaller]
+    return [*_this_run(values, k), others, smaller, AT_OTHER_TEMPERATURES]
 
 
 def _other_seeds(model: str) -> FloatArray:
