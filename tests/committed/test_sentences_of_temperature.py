@@ -100,3 +100,49 @@ def test_what_is_said_of_grpo_and_temperatures_is_what_their_seeds_have(fill, pa
         f"it has {with_interval(of_8, sign=-1)} less at 8 and "
         f"{with_interval(of_128, sign=-1)} less at 128."
     ) in page
+
+
+def test_what_is_said_of_small_steps_at_a_low_temperature_is_what_their_seeds_have(fill, page):
+    before = values_of(fill, "front_temperature")
+    after = values_of(fill, "front_temperature_longer")
+    untrained = (before, at_temperatures(before, "untrained"))
+    cold = (after, at_temperatures(after, "bon_loo1, rollouts at 0.4"))
+    warm = (after, at_temperatures(after, "bon_loo1"))
+    grpo = (after, at_temperatures(after, "grpo, KL 0.2, rollouts at 0.4"))
+    assert {len(names) for _, names in (cold, warm, grpo)} == {3}
+    of_8 = {
+        "cold": held_out_test(cold, untrained, SEEDS, aim="8"),
+        "warm": held_out_test(warm, untrained, SEEDS, aim="8"),
+        "against GRPO": held_out_test(cold, grpo, SEEDS, aim="8"),
+    }
+    text = {name: f"{with_interval(test)} more" for name, test in of_8.items()}
+    p = {name: p_of(test) for name, test in of_8.items()}
+    assert f"{text['cold']} than the model before training ({p['cold']}), in each of the" in page
+    assert f"With rollouts at 1 it has {text['warm']} ({p['warm']}), in each of them too." in page
+    assert f"{text['against GRPO']} ({p['against GRPO']}), in three of the four" in page
+    for trained, rival, above in ((cold, untrained, 4), (warm, untrained, 4), (cold, grpo, 3)):
+        of_trained, of_rival = (
+            held_out(*models, SEEDS, aim="8")["8"] for models in (trained, rival)
+        )
+        leads = (of_trained - of_rival).groupby("seed").mean()
+        assert (leads > 0).sum() == above
+    at_128 = [held_out_test(model, untrained, SEEDS, aim="128") for model in (cold, grpo, warm)]
+    assert (
+        f"with rollouts at 0.4 has {with_interval(at_128[0])} more, GRPO "
+        f"{with_interval(at_128[1])} more, and `bon_loo1` with rollouts at 1 "
+        f"{with_interval(at_128[2], sign=-1)} less."
+    ) in page
+    first = held_out_test(grpo, untrained, SEEDS, aim="1")
+    first_against_ours = held_out_test(grpo, cold, SEEDS, aim="1")
+    assert (
+        f"{with_interval(first)} more than the model before training and "
+        f"{with_interval(first_against_ours)} more than `bon_loo1` with rollouts at 0.4."
+    ) in page
+    gain = with_interval(of_8["cold"])
+    assert f"of max@k training add {gain} to that at 8" in page
+    readme = in_one_line("README.md")
+    assert (
+        f"max@k training adds to that](docs/study.md#small-steps-at-a-low-temperature) {gain} at"
+        in readme
+    )
+    assert f"GRPO adds {with_interval(first)} at 1" in readme
