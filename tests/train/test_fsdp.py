@@ -108,7 +108,9 @@ def test_weights_are_those_of_ddp_also_after_a_kill(launch, tmp_path, model_fold
     record = json.loads((tmp_path / "sharded" / "train.json").read_text())
     assert record["resumed_from"].startswith("checkpoint-")
     finished(launch("whole", fsdp=False))
-    assert apart(tmp_path / "sharded", tmp_path / "whole") < 1e-5  # sums in another order
+    # Sums are in another order, which moved a weight by 1.003e-5 on one kind of CPU. The training
+    # moves weights by a hundred times the bound.
+    assert apart(tmp_path / "sharded", tmp_path / "whole") < 1e-4
     assert apart(tmp_path / "sharded", model_folder) > 1e-2
 
 
