@@ -146,6 +146,39 @@ def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):
     assert f"where the CPUs have {means[0]}, {means[1]} and {means[2]}" in page
 
 
+def test_what_is_said_of_the_base_at_other_temperatures_is_what_its_files_have(fill):
+    page = in_one_line("docs/smollm2.md")
+    intervals = []
+    for temperature in ("0.3", "1"):
+        file = fill.DOCS / "smollm2_base" / f"temperature_{temperature}.json"
+        evaluated = json.loads(file.read_text())
+        assert set(evaluated["per_problem"]["samples"]) == {16}
+        ids = columns_of(fill, "smollm2_all", "base", 1)["ids"]
+        assert sorted(evaluated["per_problem"]["ids"]) == sorted(ids)
+        at = evaluated["metrics"]["max@k"]
+        intervals += [
+            f"{at[k]['mean']:.3f} [{at[k]['low']:.3f}, {at[k]['high']:.3f}]" for k in "18"
+        ]
+    cold_1, cold_8, hot_1, hot_8 = intervals
+    assert f"it has {cold_1} at 1 and {cold_8} at 8 where it is sampled at 0.3" in page
+    assert f"and {hot_1} and {hot_8} at 1, with" in page
+    cold = json.loads((fill.DOCS / "smollm2_base" / "temperature_0.3.json").read_text())
+    columns = cold["per_problem"]
+    more = {}
+    for model in ("grpo", "bon_loo1"):
+        for k in (1, 8):
+            of_cold = dict(zip(columns["ids"], columns["max@k"][str(k)], strict=True))
+            difference = max_at(fill, RATES[0], model, k) - [of_cold[name] for name in ids]
+            test = over_seeds_and_problems(difference[:, :, None])
+            more[model, k] = f"{test.mean[0]:.3f} [{test.low[0]:.3f}, {test.high[0]:.3f}]"
+    assert (
+        f"have {more['grpo', 1]} more at 1 and {more['grpo', 8]} more at 8 with GRPO, and "
+        f"{more['bon_loo1', 1]} and {more['bon_loo1', 8]} more with `bon_loo1`"
+    ) in page
+    readme = in_one_line("README.md")
+    assert f"{more['bon_loo1', 8]} more at 8 than the base at 0.3" in readme
+
+
 def programs_of(fill, study, model):
     """Return how many of the samples of a problem are different programs, for every seed."""
     by_seed = [columns_of(fill, study, model, seed)["programs"] for seed in SEEDS_OF_RATES]
