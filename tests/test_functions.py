@@ -141,3 +141,11 @@ def test_a_file_that_is_no_python_has_a_digest(tmp_path, content):
     (tmp_path / "own.py").write_text(content)
     assert digest_of_file(f"{tmp_path}/own.py:f") is not None
     assert digest_of_file(f"{tmp_path}/none.py:f") is None
+
+
+def test_a_module_that_a_package_of_its_name_hides_is_not_a_part_of_a_file(with_a_helper):
+    target = f"{with_a_helper}:scaled"
+    before = digest_of_file(target)
+    with_a_helper.with_name("lengths_of_the_test.py").write_text("scaled = len\n")
+    assert digest_of_file(target) == before
+    assert load_function(target, field="reward")("abc") == 6

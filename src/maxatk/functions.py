@@ -15,7 +15,7 @@ from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
-from maxatk.named_files import files_beside
+from maxatk.named_files import modules_beside
 from maxatk.settings import find_recipe
 
 
@@ -77,8 +77,7 @@ def _from_file(source: str, field: str) -> Any:
 
 def _refuse_others_of_the_name(path: Path, source: str, field: str) -> None:
     """Refuse a file that imports a module beside it where another of that name is loaded."""
-    for beside in files_beside(path):
-        module = beside.parent.name if beside.name == "__init__.py" else beside.stem
+    for module, beside in modules_beside(path).items():
         loaded_from = getattr(sys.modules.get(module), "__file__", None)
         if loaded_from is not None and Path(loaded_from).resolve() != beside:
             raise InvalidValueError(

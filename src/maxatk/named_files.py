@@ -17,7 +17,7 @@ def digest_of_file(target: str) -> str | None:
     path = Path(target.rpartition(":")[0])
     if path.suffix != ".py" or not path.is_file():
         return None
-    return _digest(path, *files_beside(path))
+    return _digest(path, *modules_beside(path).values())
 
 
 def files_named(settings: Any) -> dict[str, str]:
@@ -38,21 +38,22 @@ def files_named(settings: Any) -> dict[str, str]:
     return digests
 
 
-def files_beside(path: Path) -> list[Path]:
-    """Return the files beside a Python file that it imports, and those that these import.
+def modules_beside(path: Path) -> dict[str, Path]:
+    """Return by name the modules beside a Python file that it imports, and those that these import.
 
     Of a package it is the `__init__.py`. A file that is no Python imports nothing.
     """
     folder = path.resolve().parent
-    files: dict[Path, None] = {}  # in the order in which they are found, each once
+    modules: dict[str, Path] = {}
     unread = [path.resolve()]
     while unread:
-        for module in _imported(unread.pop()):
-            for file in (folder / f"{module}.py", folder / module / "__init__.py"):
-                if file.is_file() and file not in files and file != path.resolve():
-                    files[file] = None
+        for name in _imported(unread.pop()):
+            # A package comes before a module of its name, as in Python.
+            for file in (folder / name / "__init__.py", folder / f"{name}.py"):
+                if name not in modules and file.is_file() and file != path.resolve():
+                    modules[name] = file
                     unread.append(file)
-    return list(files)
+    return modules
 
 
 def _imported(path: Path) -> list[str]:

@@ -80,11 +80,11 @@ def variants_of(
                 raise InvalidValueError(
                     f"grids[{number}].{STEPS}: is the axis of 'checkpoints'; name it otherwise"
                 )
-            changes = {key: value for _, of_level in combination for key, value in of_level.items()}
+            of_train, of_sampling = _changes([changes for _, changes in combination])
             variant = Variant(
                 levels,
-                _changed(train, changes),
-                sampling=_of_sampling(changes),
+                _changed(train, of_train),
+                sampling=of_sampling,
                 shared_axes=frozenset(axis for axis in grid if not _trains(grid[axis])),
             )
             variants += _at_checkpoints(variant, checkpoints)
@@ -153,31 +153,34 @@ def _trains(levels: Mapping[str, Mapping[str, Any]]) -> bool:
     return not keys or not all(key.startswith(_SAMPLING) for key in keys)
 
 
+def _changes(of_levels: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the levels of a model change of the section `train`, and of `eval.sampling`."""
+    of_train: dict[str, Any] = {}
+    of_sampling: dict[str, Any] = {}
+    for changes in of_levels:
+        for key, value in changes.items():
+            if str(key).startswith(_SAMPLING):
+                of_sampling[str(key).removeprefix(_SAMPLING)] = value
+            else:
+                of_train[str(key)] = value
+    return of_train, of_sampling
+
+
 def _changed(train: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the section `train`, if there is one, with the keys that the levels of a model change.
 
     Raises InvalidValueError for a key of it where there is none.
     """
-    of_train = {str(key): changes[key] for key in changes if not str(key).startswith(_SAMPLING)}
     if train is None:
-        if of_train:
+        if changes:
             raise InvalidValueError(
-                f"grids: {next(iter(of_train))!r}: the recipe has no section 'train'"
+                f"grids: {next(iter(changes))!r}: the recipe has no section 'train'"
             )
         return None
     changed = copy.deepcopy(dict(train))
-    for key, value in of_train.items():
+    for key, value in changes.items():
         put(changed, key, copy.deepcopy(value), where=f"grids: {key!r}")
     return changed
-
-
-def _of_sampling(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of `eval.sampling` that the levels of a model change."""
-    return {
-        str(key).removeprefix(_SAMPLING): value
-        for key, value in changes.items()
-        if str(key).startswith(_SAMPLING)
-    }
 
 
 def _at_checkpoints(variant: Variant, checkpoints: Sequence[int]) -> list[Variant]:
