@@ -34,9 +34,9 @@ def differences_from_the_rivals(fill, *, aim, floor=-np.inf):
     methods = {name: model["levels"].get("method") for name, model in study.models.items()}
     rivals = [name for name, method in methods.items() if method in study.front.rivals]
     ours = [name for name in methods if name not in (*rivals, "base")]
-    our = held_out(values, ours, study.seeds, aim=aim, floor=floor)
-    their = held_out(values, [*rivals, "base"], study.seeds, aim=aim, floor=floor)
-    return our[aim] - their[aim]
+    return held_out_difference(
+        (values, ours), (values, [*rivals, "base"]), study.seeds, aim=aim, floor=floor
+    )
 
 
 def values_of(fill, study):
@@ -45,13 +45,19 @@ def values_of(fill, study):
     return dict(list(table[table.metric == "max@k"].groupby("model")))
 
 
-def held_out_test(our, their, seeds, *, aim):
-    """Return the test of ours minus theirs, each names of models with their values, at max@aim.
+def held_out_difference(our, their, seeds, *, aim, floor=-np.inf):
+    """Return ours minus theirs in max@aim, for every seed and problem.
 
-    Each side of a seed is reported by the model that the other seeds choose.
+    Either side is values by model and the names of some. Each seed is reported by the models that
+    the other seeds choose.
     """
-    of_ours = held_out(*our, seeds, aim=aim)[aim]
-    of_theirs = held_out(*their, seeds, aim=aim)[aim]
-    more = of_ours - of_theirs
+    of_ours = held_out(*our, seeds, aim=aim, floor=floor)
+    of_theirs = held_out(*their, seeds, aim=aim, floor=floor)
+    return of_ours[aim] - of_theirs[aim]
+
+
+def held_out_test(our, their, seeds, *, aim):
+    """Return the test of `held_out_difference`."""
+    more = held_out_difference(our, their, seeds, aim=aim)
     by_seed = [more.xs(seed, level="seed").to_numpy()[:, None] for seed in seeds]
     return over_seeds(by_seed, variance_factor=variance_of_shared_choices(len(seeds)))

@@ -109,6 +109,14 @@ def mean_over_seeds_as_text(differences):
     return _with_interval(np.mean(differences), interval.low, interval.high)
 
 
+def shown_test(test, *, sign=1):
+    """Return the mean of a test with its interval; with a sign of -1, by how much it is less."""
+    mean, low, high = test.mean[0], test.low[0], test.high[0]
+    if sign < 0:
+        mean, low, high = -mean, -high, -low
+    return _with_interval(mean, low, high)
+
+
 def _with_interval(mean, low, high):
     """Return a mean and its interval as the pages write them, where no 0 has a sign."""
     mean, low, high = (round(float(number), 3) + 0.0 for number in (mean, low, high))

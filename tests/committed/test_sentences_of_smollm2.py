@@ -19,6 +19,7 @@ from committed.results import (
     in_one_line,
     max_at,
     row_of,
+    shown_test,
     with_plain_signs,
 )
 from maxatk.statistics.tests import over_seeds_and_problems
@@ -110,7 +111,7 @@ def test_what_is_said_of_thirty_large_steps_is_what_their_seeds_say(fill):
             fill, sixty, model, 32, seeds=seeds
         )
         test = over_seeds_and_problems(less_after_60[:, :, None])
-        loses[model] = f"{test.mean[0]:.3f} [{test.low[0]:.3f}, {test.high[0]:.3f}]"
+        loses[model] = shown_test(test)
     assert f"`bon_loo1` has {loses['bon_loo1']} less at 32 than after 30" in page
     assert f"than after 30, and GRPO {loses['grpo']} less." in page
     names = (*ALL_RATES, thirty)
@@ -170,7 +171,7 @@ def test_what_is_said_of_the_base_at_other_temperatures_is_what_its_files_have(f
             of_cold = dict(zip(columns["ids"], columns["max@k"][str(k)], strict=True))
             difference = max_at(fill, RATES[0], model, k) - [of_cold[name] for name in ids]
             test = over_seeds_and_problems(difference[:, :, None])
-            more[model, k] = f"{test.mean[0]:.3f} [{test.low[0]:.3f}, {test.high[0]:.3f}]"
+            more[model, k] = shown_test(test)
     assert (
         f"have {more['grpo', 1]} more at 1 and {more['grpo', 8]} more at 8 with GRPO, and "
         f"{more['bon_loo1', 1]} and {more['bon_loo1', 8]} more with `bon_loo1`"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from committed.front import held_out, held_out_test, values_of
-from committed.results import in_one_line
+from committed.front import held_out, held_out_difference, held_out_test, values_of
+from committed.results import in_one_line, shown_test
 from maxatk.studies.write import AT_OTHER_TEMPERATURES
 
 SEEDS = [33, 34, 35, 36]
@@ -17,14 +17,6 @@ def page():
 def at_temperatures(values, method):
     """Return the names of a method's models, one a temperature."""
     return [name for name in values if name.rpartition(",temperature=")[0] == method]
-
-
-def with_interval(test, *, sign=1):
-    """Return a mean with its interval as the page writes it; with a sign of -1 that of the less."""
-    mean, low, high = test.mean[0], test.low[0], test.high[0]
-    if sign < 0:
-        mean, low, high = -mean, -high, -low
-    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def p_of(test):
@@ -67,13 +59,13 @@ def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, 
     }
     of_bon = {aim: against("bon_loo1", "untrained", aim=aim) for aim in ("8", "128")}
     assert (
-        f"its own best has {with_interval(of_bon['128'], sign=-1)} less than that at 128, and at 8 "
-        f"no difference is shown: {with_interval(of_bon['8'], sign=-1)} less."
+        f"its own best has {shown_test(of_bon['128'], sign=-1)} less than that at 128, and at 8 "
+        f"no difference is shown: {shown_test(of_bon['8'], sign=-1)} less."
     ) in page
     of_grpo = {aim: against("grpo", "untrained", aim=aim) for aim in ("8", "128")}
     assert (
-        f"GRPO has {with_interval(of_grpo['8'], sign=-1)} less at 8 and "
-        f"{with_interval(of_grpo['128'], sign=-1)} less at 128."
+        f"GRPO has {shown_test(of_grpo['8'], sign=-1)} less at 8 and "
+        f"{shown_test(of_grpo['128'], sign=-1)} less at 128."
     ) in page
     trained = {name.rpartition(",temperature")[0] for name in values} - {"", "untrained"}
     assert len(trained) == 4
@@ -84,21 +76,21 @@ def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, 
 
 def test_what_is_said_of_grpo_and_temperatures_is_what_their_seeds_have(fill, page, against):
     of_8, of_128 = (against("bon_loo1", "grpo", aim=aim) for aim in ("8", "128"))
-    assert f"`bon_loo1` has {with_interval(of_8)} more at 8 ({p_of(of_8)})." in page
-    assert f"At 128 it has {with_interval(of_128)} more ({p_of(of_128)})." in page
+    assert f"`bon_loo1` has {shown_test(of_8)} more at 8 ({p_of(of_8)})." in page
+    assert f"At 128 it has {shown_test(of_128)} more ({p_of(of_128)})." in page
     values = values_of(fill, "front_temperature")
     best = held_out(values, at_temperatures(values, "grpo"), SEEDS, aim="128")
     assert set(best.model) == {"grpo,temperature=1.2"}
     cold = "rollouts at 0.4"
     of_8, of_128 = (against(f"bon_loo1, {cold}", f"grpo, {cold}", aim=aim) for aim in ("8", "128"))
     assert (
-        f"`bon_loo1` has {with_interval(of_8)} more at 8 than GRPO ({p_of(of_8)}) and "
-        f"{with_interval(of_128)} more at 128."
+        f"`bon_loo1` has {shown_test(of_8)} more at 8 than GRPO ({p_of(of_8)}) and "
+        f"{shown_test(of_128)} more at 128."
     ) in page
     of_8, of_128 = (against(f"bon_loo1, {cold}", "untrained", aim=aim) for aim in ("8", "128"))
     assert (
-        f"it has {with_interval(of_8, sign=-1)} less at 8 and "
-        f"{with_interval(of_128, sign=-1)} less at 128."
+        f"it has {shown_test(of_8, sign=-1)} less at 8 and "
+        f"{shown_test(of_128, sign=-1)} less at 128."
     ) in page
 
 
@@ -115,34 +107,31 @@ def test_what_is_said_of_small_steps_at_a_low_temperature_is_what_their_seeds_ha
         "warm": held_out_test(warm, untrained, SEEDS, aim="8"),
         "against GRPO": held_out_test(cold, grpo, SEEDS, aim="8"),
     }
-    text = {name: f"{with_interval(test)} more" for name, test in of_8.items()}
+    text = {name: f"{shown_test(test)} more" for name, test in of_8.items()}
     p = {name: p_of(test) for name, test in of_8.items()}
     assert f"{text['cold']} than the model before training ({p['cold']}), in each of the" in page
     assert f"With rollouts at 1 it has {text['warm']} ({p['warm']}), in each of them too." in page
     assert f"{text['against GRPO']} ({p['against GRPO']}), in three of the four" in page
     for trained, rival, above in ((cold, untrained, 4), (warm, untrained, 4), (cold, grpo, 3)):
-        of_trained, of_rival = (
-            held_out(*models, SEEDS, aim="8")["8"] for models in (trained, rival)
-        )
-        leads = (of_trained - of_rival).groupby("seed").mean()
+        leads = held_out_difference(trained, rival, SEEDS, aim="8").groupby("seed").mean()
         assert (leads > 0).sum() == above
     at_128 = [held_out_test(model, untrained, SEEDS, aim="128") for model in (cold, grpo, warm)]
     assert (
-        f"with rollouts at 0.4 has {with_interval(at_128[0])} more, GRPO "
-        f"{with_interval(at_128[1])} more, and `bon_loo1` with rollouts at 1 "
-        f"{with_interval(at_128[2], sign=-1)} less."
+        f"with rollouts at 0.4 has {shown_test(at_128[0])} more, GRPO "
+        f"{shown_test(at_128[1])} more, and `bon_loo1` with rollouts at 1 "
+        f"{shown_test(at_128[2], sign=-1)} less."
     ) in page
     first = held_out_test(grpo, untrained, SEEDS, aim="1")
     first_against_ours = held_out_test(grpo, cold, SEEDS, aim="1")
     assert (
-        f"{with_interval(first)} more than the model before training and "
-        f"{with_interval(first_against_ours)} more than `bon_loo1` with rollouts at 0.4."
+        f"{shown_test(first)} more than the model before training and "
+        f"{shown_test(first_against_ours)} more than `bon_loo1` with rollouts at 0.4."
     ) in page
-    gain = with_interval(of_8["cold"])
+    gain = shown_test(of_8["cold"])
     assert f"of max@k training add {gain} to that at 8" in page
     readme = in_one_line("README.md")
     assert (
         f"max@k training adds to that](docs/study.md#small-steps-at-a-low-temperature) {gain} at"
         in readme
     )
-    assert f"GRPO adds {with_interval(first)} at 1" in readme
+    assert f"GRPO adds {shown_test(first)} at 1" in readme

@@ -4,9 +4,20 @@ import functools
 
 import yaml
 
-from committed.front import differences_from_the_rivals, held_out, values_of
-from committed.results import RECIPES, distance_between_studies, distance_over_seeds, in_one_line
-from maxatk.statistics.tests import over_seeds, variance_of_shared_choices
+from committed.front import (
+    differences_from_the_rivals,
+    held_out,
+    held_out_difference,
+    held_out_test,
+    values_of,
+)
+from committed.results import (
+    RECIPES,
+    distance_between_studies,
+    distance_over_seeds,
+    in_one_line,
+    shown_test,
+)
 
 
 def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
@@ -191,19 +202,16 @@ def test_what_is_said_of_dr_grpo_is_what_its_seeds_have(fill):
         .equals(ours["base"][["seed", "8"]].reset_index(drop=True))
     )
     seeds = [11, 12, 13, 14]
-    factor = variance_of_shared_choices(len(seeds))
     text = {}
     tests = {}
     for aim in ("1", "8", "32", "128"):
-        our = held_out(ours, of_bon, seeds, aim=aim)
-        their = held_out(theirs, of_dr, seeds, aim=aim)
-        more = (their[aim] - our[aim]) if aim == "1" else (our[aim] - their[aim])
-        by_seed = [more.xs(seed, level="seed").to_numpy()[:, None] for seed in seeds]
-        test = over_seeds(by_seed, variance_factor=factor)
-        tests[aim] = test
-        text[aim] = f"{test.mean[0]:.3f} [{test.low[0]:.3f}, {test.high[0]:.3f}]"
+        sides = [(ours, of_bon), (theirs, of_dr)]
+        ahead, behind = reversed(sides) if aim == "1" else sides
+        tests[aim] = held_out_test(ahead, behind, seeds, aim=aim)
+        text[aim] = shown_test(tests[aim])
         if aim in ("1", "8"):
-            assert min(values.mean() for values in by_seed) > 0
+            leads = held_out_difference(ahead, behind, seeds, aim=aim).groupby("seed").mean()
+            assert min(leads) > 0
     assert f"has more**, by {text['8']}, p {tests['8'].p[0]:.3f}, in each of the four" in page
     assert f"better first answer**, by {text['1']}," in page
     assert f"`bon_loo1` has {text['32']} and {text['128']} more." in page
