@@ -62,6 +62,7 @@ ON_POLICY = [
         "front_distillation",
         "front_temperature",
         "front_temperature_longer",
+        "front_rollouts",
     )
 ]
 PRETRAINED = [
