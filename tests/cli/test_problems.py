@@ -75,6 +75,7 @@ def test_a_recipe_prepares_its_sets_in_a_folder(maxatk, tmp_path):
     assert (tmp_path / "one-train.jsonl").is_file()
     for flags, message in (
         (("--out", "made.jsonl"), "out: the recipe has 2 sets, name a folder"),
+        (("--out", "made.json"), "out: must be a file that ends in .jsonl or a folder"),
         (
             ("--only", "contest", "--out", "made"),
             "--only: unknown value 'contest'; allowed: contests, live; did",

@@ -24,6 +24,8 @@ from maxatk.problems import (
 )
 from maxatk.settings import apply_overrides, put, read_recipe
 
+_OTHER_FORMATS = (".json", ".csv", ".parquet", ".gz")  # which `prepare` does not write
+
 
 def command(
     recipe: Annotated[str, tyro.conf.Positional],
@@ -115,6 +117,9 @@ def _put_column(settings: dict[str, Any], field: str, column: str) -> None:
 
 
 def _targets(sets: Mapping[str, PrepareSettings], out: Path) -> dict[str, Path]:
+    if out.suffix in _OTHER_FORMATS and not out.is_dir():  # meant as a file, it would be a folder
+        allowed = "a file that ends in .jsonl or a folder"
+        raise InvalidValueError(f"out: must be {allowed}, got {str(out)!r}")
     if out.suffix != ".jsonl":
         return {name: out / f"{name}.jsonl" for name in sets}
     if len(sets) > 1:
