@@ -63,6 +63,7 @@ ON_POLICY = [
         "front_temperature",
         "front_temperature_longer",
         "front_rollouts",
+        "front_tuned_temperature",
     )
 ]
 PRETRAINED = [
