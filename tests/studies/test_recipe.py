@@ -183,6 +183,7 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
             {"pairs": [["1", "2"], ["loo,updates=2", "loo,updates=1"]]},
             "pairs: 'loo,updates=2' and 'loo,updates=1' are paired twice",
         ),
+        ({"pairs": [["loo", "base"]]}, "names 'base'; every model is tested against"),
         ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
     ],
 )

@@ -210,6 +210,11 @@ def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> lis
         if len(set(pair)) != 2 or len(pair) != 2:
             raise InvalidValueError(f"pairs: each must be two different levels, got {pair!r}")
         first, second = pair
+        if BASE in pair:
+            raise InvalidValueError(
+                f"pairs: {pair!r} names {BASE!r}; every model is tested against the `baseline`, "
+                f"which is {BASE!r} unless the recipe names another, without a pair"
+            )
         matches = _models_apart(variants, first, second)
         if not matches and {first, second} <= models:
             matches = [(first, second)]
