@@ -29,6 +29,7 @@ def comparisons(fill):
     rates = fill.load("learning_rate")
     small = ("bon_loo1,rate=1.5e-4", "grpo,rate=1.5e-4")
     falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
+    at_0_4 = fill.load("front_tuned_temperature")
     weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
     return {
         "GRPO, both at 3e-4": [((demo, "bon_loo1"), (demo, "grpo"))],
@@ -43,6 +44,9 @@ def comparisons(fill):
             ((tuned, "bon_loo1, KL 0.04"), (tuned, "grpo, KL 0.2"))
         ],
         "GRPO with a penalty of 0.1, k falls": [(falling, weaker)],
+        "GRPO with a penalty of 0.4, both sampled at 0.4": [
+            ((at_0_4, "bon_loo1,temperature=0.4"), (at_0_4, "grpo, KL 0.4,temperature=0.4"))
+        ],
     }
 
 

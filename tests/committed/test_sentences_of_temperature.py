@@ -1,9 +1,18 @@
 """What the pages say of sampling temperatures is what the seeds of these studies have."""
 
+import numpy as np
 import pytest
 
-from committed.front import held_out, held_out_difference, held_out_test, values_of
-from committed.results import in_one_line, shown_test
+from committed.front import chosen, held_out, held_out_difference, held_out_test, values_of
+from committed.results import (
+    RECIPES,
+    differences_between_studies,
+    in_one_line,
+    mean_over_seeds_as_text,
+    shown_test,
+)
+from maxatk.statistics.tests import adjusted_p_values
+from maxatk.studies.recipe import load_study
 from maxatk.studies.write import AT_OTHER_TEMPERATURES
 
 SEEDS = [33, 34, 35, 36]
@@ -135,3 +144,88 @@ def test_what_is_said_of_small_steps_at_a_low_temperature_is_what_their_seeds_ha
         in readme
     )
     assert f"GRPO adds {shown_test(first)} at 1" in readme
+
+
+def test_what_a_seed_chose_is_what_the_fresh_seeds_were_trained_with(fill, page):
+    values = values_of(fill, "front_rollouts")
+    (seed,) = fill.load("front_rollouts").seeds
+    best = {}
+    for method in ("bon_loo1", "grpo", "untrained"):
+        names = [name for name in values if name.startswith(method)]
+        best[method] = chosen(values, names, [seed], aim="8", floor=-np.inf)
+    assert best == {
+        "bon_loo1": "bon_loo1, rollouts at 0.6,temperature=0.4",
+        "grpo": "grpo, KL 0.4, rollouts at 0.4,temperature=0.4",
+        "untrained": "untrained,temperature=0.4",
+    }
+    at_8 = {method: f"{values[name]['8'].mean():.3f}" for method, name in best.items()}
+    assert (
+        f"rollouts at 0.6 for `bon_loo1`, {at_8['bon_loo1']}, and with a penalty of 0.4 and "
+        f"rollouts at 0.4 for GRPO, {at_8['grpo']}, both sampled at 0.4. The model before training "
+        f"has {at_8['untrained']} there."
+    ) in page
+    choosing = {model.name: model for model in load_study(RECIPES["front_rollouts"]).variants}
+    fresh = load_study(RECIPES["front_tuned_temperature"])
+    assert seed not in {*fresh.seeds, *SEEDS}
+    models = {model.name: model for model in fresh.variants}
+    for method, name in (
+        ("bon_loo1", "bon_loo1,temperature=0.4"),
+        ("grpo", "grpo, KL 0.4,temperature=0.4"),
+    ):
+        assert models[name].train == choosing[best[method]].train
+        assert models[name].sampling == choosing[best[method]].sampling
+    assert fresh.eval["sampling"]["temperature"] == 0.4  # of `base`
+
+
+def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_have(fill, page):
+    name = "front_tuned_temperature"
+    study = fill.load(name)
+    bon, grpo = ("bon_loo1,temperature=0.4", "grpo, KL 0.4,temperature=0.4")
+    warmer = {model: model.replace("=0.4", "=0.6") for model in (bon, grpo)}
+
+    def more(first, second, k):
+        """Return by how much the first of two models is above the second."""
+        difference = differences_between_studies((study, first), (study, second), k)
+        return mean_over_seeds_as_text(difference)
+
+    planned = {
+        "two": next(test for test in study.pairs if test.measure.k == 8),
+        **{
+            test.first: test
+            for test in study.differences
+            if (test.measure.metric, test.measure.k) == ("max@k", 8)
+        },
+    }
+    of_two, of_bon, of_grpo = (planned[which] for which in ("two", bon, grpo))
+    assert of_two.above == of_bon.above == len(study.seeds) == 5
+    assert (
+        f"at 8 than GRPO**: {more(bon, grpo, 8)} (p {of_two.p:.3f}), in each of the five seeds."
+    ) in page
+    p_values = [of_two.p, of_bon.p, of_grpo.p]
+    corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
+    assert (
+        f"than the model before training**: {more(bon, 'base', 8)} (p {of_bon.p:.3f}), in each of "
+        f"them too. GRPO has {more(grpo, 'base', 8)} more (p {of_grpo.p:.3f}). Corrected for the "
+        "three tests p is {}, {} and {}.".format(*corrected)
+    ) in page
+    assert (
+        f"`bon_loo1` has {more(grpo, bon, 1)} less at 1 and {more(grpo, bon, 32)} less at 32."
+    ) in page
+    untrained = "untrained,temperature=0.6"
+    assert (
+        f"Sampled at 0.4 `bon_loo1` has {more('base', bon, 128)} less than the model before "
+        f"training and GRPO {more('base', grpo, 128)} less. Where all are sampled at 0.6, "
+        f"`bon_loo1` has {more(untrained, warmer[bon], 128)} less and GRPO "
+        f"{more(warmer[grpo], untrained, 128)} more."
+    ) in page
+    lead = more(bon, grpo, 8)
+    assert f"`bon_loo1` has {lead} more at 8 than GRPO, on five fresh seeds" in page
+    assert f"ahead of GRPO there by {lead} [where another" in in_one_line("docs/choose.md")
+    readme = in_one_line("README.md")
+    assert (
+        f"max@k training has {lead} more at 8 than GRPO, and no difference in the first" in readme
+    )
+    assert (
+        f"was planned (p {of_two.p:.3f}). Against the model before training, sampled at 0.4 too, "
+        f"`bon_loo1` has {more(bon, 'base', 8)} more at 8 and GRPO {more(grpo, 'base', 8)}."
+    ) in readme
