@@ -160,7 +160,9 @@ def test_completions_that_the_loss_leaves_out_are_in_no_logged_ratio(
     deviations = np.abs(np.expm1(now - old))[in_loss]
     assert deviations.max() > 0.01
     row = trainer.state.log_history[1]
-    assert row["ratio/mean_abs_delta"] == pytest.approx(deviations.mean(), abs=1e-4)
+    # A ratio has the error of its logarithm, sums of float32, times itself, and one is above 80.
+    mean = pytest.approx(deviations.mean(), rel=2e-5, abs=1e-4)
+    assert row["ratio/mean_abs_delta"] == mean
     assert row["ratio/clamped"] == pytest.approx((deviations > 0.5).mean())
 
 
