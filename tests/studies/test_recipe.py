@@ -47,6 +47,13 @@ def test_a_pair_may_be_two_models_that_differ_on_several_axes(recipe):
         load_study(recipe(grids=grids, checkpoints=[2, 3], pairs=[[pair[0], "grpo,rate=low"]]))
 
 
+def test_a_level_may_have_the_name_of_the_model_before_training(recipe):
+    rates = {"base": {"trainer.learning_rate": 1.0e-4}, "twice": {"trainer.learning_rate": 2.0e-4}}
+    grids = [{"method": {"grpo": {"trainer.method": "grpo"}}, "rate": rates}]
+    study = load_study(recipe(grids=grids, pairs=[["twice", "base"]]))
+    assert study.paired_names() == [("grpo,rate=twice", "grpo,rate=base")]
+
+
 def test_levels_of_one_name_on_two_axes_are_exchanged_one_axis_at_a_time(recipe):
     grids = [
         {

@@ -210,14 +210,14 @@ def pairs_of(pairs: Sequence[Sequence[str]], variants: Sequence[Variant]) -> lis
         if len(set(pair)) != 2 or len(pair) != 2:
             raise InvalidValueError(f"pairs: each must be two different levels, got {pair!r}")
         first, second = pair
-        if BASE in pair:
+        matches = _models_apart(variants, first, second)
+        if not matches and {first, second} <= models:
+            matches = [(first, second)]
+        if not matches and BASE in pair:  # which may also be the name of a level
             raise InvalidValueError(
                 f"pairs: {pair!r} names {BASE!r}; every model is tested against the `baseline`, "
                 f"which is {BASE!r} unless the recipe names another, without a pair"
             )
-        matches = _models_apart(variants, first, second)
-        if not matches and {first, second} <= models:
-            matches = [(first, second)]
         if not matches:
             levels = {level for variant in variants for level in variant.levels.values()}
             raise InvalidValueError(
