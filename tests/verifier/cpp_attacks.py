@@ -420,7 +420,10 @@ RESOURCES = {
     ),
     "flood stdout": (body("for (;;) puts(\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\");"), OUTPUT),
     "flood stderr": (
-        body("for (;;) fputs(\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\", stderr);"),
+        body(
+            "static char s[1 << 16]; memset(s, 'x', sizeof s);"
+            "for (;;) fwrite(s, 1, sizeof s, stderr);"
+        ),
         OUTPUT,
     ),
     "sparse stdout": (body("if (ftruncate(1, 1l << 40)) abort();"), ERROR),
