@@ -64,6 +64,7 @@ ON_POLICY = [
         "front_temperature_longer",
         "front_rollouts",
         "front_tuned_temperature",
+        "front_tuned_temperature_again",
     )
 ]
 PRETRAINED = [
