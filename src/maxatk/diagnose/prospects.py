@@ -94,23 +94,22 @@ def prospects(
             f"; {counted(samples, 'sample')} a problem say nothing of larger groups: draw "
             f"{_FOR_GROUPS} or more"
         )
-    needed = [
-        {
-            "difference": difference,
-            "k": k,
-            "problems": _problems_needed(difference, k, samples, chances),
-            "seeds": seeds[difference, _studied_k(k)],
-        }
-        for difference in differences
-        for k in ks
-    ]
+    needed: Rows = []
+    for difference in differences:
+        for k in ks:
+            row = {
+                "difference": difference,
+                "k": k,
+                "problems": _problems_needed(difference, k, samples, chances),
+                "seeds": seeds[difference, _studied_k(k)],
+            }
+            needed.append(row)
+    widest = max(suggestion["k"], suggestion["n"] // 2)
     return {
         "problems": [{"problems": len(rewards), "samples": samples}],
         "signal": list(_signal_rows(rewards, sizes, ks)),
         "gain": list(_gain(rewards, sorted({*ks, *default_ks(samples)}))),
-        "weights": list(
-            _weights(chances, suggestion["n"], max(suggestion["k"], suggestion["n"] // 2))
-        ),
+        "weights": list(_weights(chances, suggestion["n"], widest)),
         "needed": needed,
         "suggestion": [suggestion],
     }
@@ -201,25 +200,10 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
         options.append((_signal(rewards, n, k), n, k))
     enough = [option for option in options if option[0] >= _ENOUGH_SIGNAL]
     share, n, k = enough[0] if enough else max(options, key=lambda option: option[0])
-    if k < min(best_of, n // 2):
-        limit = "the largest that keeps half of the signal of k = 1"
-    else:
-        limit = "as many as the answers in use" if k == best_of else "half a group"
-    if k == 1 and n // 2 < 2 <= best_of:
-        method = "grpo"
-        evidence = f"groups of {n} are too small for k = 2, which needs n = 4 or more"
-    elif k == 1:
-        method = "grpo"
-        evidence = "for one answer max@k training gained less than GRPO in the study"
-    else:
-        method = "bon_loo1"
-        evidence = (
-            "in the study bon_loo1 kept the best of many where steps were large; with small steps "
-            "GRPO was level with it after few, and after many behind it at k = 8, by little where "
-            "its KL penalty was tuned"
-        )
+    method, evidence = _method_for(n, k, best_of)
     reason = (
-        f"with n = {n} and k = {k} ({limit}) {share:.0%} of the groups have a signal; {evidence}"
+        f"with n = {n} and k = {k} ({_limit_of(n, k, best_of)}) {share:.0%} of the groups have a "
+        f"signal; {evidence}"
     )
     # A larger step moves every method the same way, so that one rate compares steps, not methods.
     reason += (
@@ -229,6 +213,26 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
     if share < _LITTLE_SIGNAL:
         reason += "; choose other problems first (maxatk problems select)"
     return {"n": n, "k": k, "method": method, "reason": reason}
+
+
+def _limit_of(n: int, k: int, best_of: int) -> str:
+    """Say what keeps the suggested k from being larger."""
+    if k < min(best_of, n // 2):
+        return "the largest that keeps half of the signal of k = 1"
+    return "as many as the answers in use" if k == best_of else "half a group"
+
+
+def _method_for(n: int, k: int, best_of: int) -> tuple[str, str]:
+    """Return the method for the suggested n and k, and the evidence for it."""
+    if k > 1:
+        return "bon_loo1", (
+            "in the study bon_loo1 kept the best of many where steps were large; with small steps "
+            "GRPO was level with it after few, and after many behind it at k = 8, by little where "
+            "its KL penalty was tuned"
+        )
+    if n // 2 < 2 <= best_of:
+        return "grpo", f"groups of {n} are too small for k = 2, which needs n = 4 or more"
+    return "grpo", "for one answer max@k training gained less than GRPO in the study"
 
 
 def _widest_k(rewards: FloatArray, n: int, best_of: int) -> int:

@@ -96,10 +96,7 @@ def selection_gains(
     needed = [criterion for way in by for criterion in _criteria_of_way(way)]
     _refuse_missing(needed, {name for _, criteria in scored for name in criteria}, folder)
 
-    rows_by_problem: dict[str, list[_Row]] = defaultdict(list)
-    for score, criteria in scored:
-        if score.reward is not None and all(name in criteria for name in needed):
-            rows_by_problem[score.problem_id].append((score.reward, criteria))
+    rows_by_problem = _rows_by_problem(scored, needed)
     if not rows_by_problem:
         raise errors.InvalidValueError(
             f"{folder}: no sample has a reward and all of {', '.join(by)}"
@@ -107,20 +104,15 @@ def selection_gains(
     stored = Counter(score.problem_id for score in scores.values())
     largest = min(*stored.values(), max(map(len, rows_by_problem.values())))
     ks = default_ks(largest) if ks is None else check_ks(ks, largest)
-
     rewards = [reward for rows in rows_by_problem.values() for reward, _ in rows]
     bounded = np.full(len(ks), in_unit(np.array(rewards)))
-    gains = {}
-    for way in (_TRUTH, *by, _RANDOM):
-        table = np.full((len(rows_by_problem), len(ks)), np.nan)
-        for values, rows in zip(table, rows_by_problem.values(), strict=True):
-            possible = [k for k in ks if k <= len(rows)]  # the first ones, since they ascend
-            values[: len(possible)] = _gain(way, rows, possible)
-        gains[way] = mean_interval(table, bounded=bounded)
     problems = {score.problem_id for score, _ in scored}
     return SelectionGains(
         ks=tuple(ks),
-        gains=gains,
+        gains={
+            way: mean_interval(_gains(way, rows_by_problem, ks), bounded=bounded)
+            for way in (_TRUTH, *by, _RANDOM)
+        },
         problems=len(rows_by_problem),
         left_out=len(problems) - len(rows_by_problem),
         samples_left_out=len(scored) - sum(map(len, rows_by_problem.values())),
@@ -142,6 +134,17 @@ def _refuse_missing(needed: Sequence[str], present: Collection[str], folder: Pat
                 "stores likelihood, tokens and entropy, and `score` the columns of a file"
             )
         raise errors.unknown_name("by", name, present)
+
+
+def _rows_by_problem(
+    scored: Sequence[tuple[Score, dict[str, Any]]], needed: Sequence[str]
+) -> dict[str, list[_Row]]:
+    """Return by problem the samples that have a reward and all that is needed to choose."""
+    rows_by_problem: dict[str, list[_Row]] = defaultdict(list)
+    for score, criteria in scored:
+        if score.reward is not None and all(name in criteria for name in needed):
+            rows_by_problem[score.problem_id].append((score.reward, criteria))
+    return rows_by_problem
 
 
 def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
@@ -174,6 +177,17 @@ def _criteria_of_way(way: str) -> tuple[str, ...]:
     with needing(f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"):
         importlib.import_module("scorio.aggregate")
     return _MAJORITY, column
+
+
+def _gains(
+    way: str, rows_by_problem: Mapping[str, Sequence[_Row]], ks: Sequence[int]
+) -> FloatArray:
+    """Return the gain of one way of choosing: (P, K), NaN where a problem has too few samples."""
+    table = np.full((len(rows_by_problem), len(ks)), np.nan)
+    for values, rows in zip(table, rows_by_problem.values(), strict=True):
+        possible = [k for k in ks if k <= len(rows)]  # the first ones, since they ascend
+        values[: len(possible)] = _gain(way, rows, possible)
+    return table
 
 
 def _gain(way: str, rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:

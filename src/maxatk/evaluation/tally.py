@@ -56,11 +56,7 @@ def build_results(
     rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
     ks = sorted({*intervals.default_ks(fewest), *intervals.check_ks(ks, fewest)})
-    tables = intervals.metric_values(rewards, ks, threshold=threshold)  # (problems, ks) each
-    for name, selection in scores.further(problem_ids).items():
-        tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
-    values = {metric: dict(zip(ks, table.T, strict=True)) for metric, table in tables.items()}
-    values |= _retried(rewards, scores.values_of(problem_ids, VISIBLE_TESTS), ks)
+    values = _values_of_problems(rewards, scores, problem_ids, ks, threshold=threshold)
     programs, program_entropies = scores.programs(problem_ids) or (None, None)
     texts = _TextTally()
     for sample in samples or ():
@@ -83,7 +79,7 @@ def build_results(
         },
     )
     return results.Results(
-        metrics=means_of(values, per_problem.extremes),
+        metrics=means_of(per_problem.values, per_problem.extremes),
         interval={"method": _METHOD, "level": intervals.LEVEL, "resamples": intervals.RESAMPLES},
         threshold=threshold,
         column=scores.column,
@@ -94,6 +90,22 @@ def build_results(
         diversity=diversity_of(per_problem),
         manifest=dict(manifest),
     )
+
+
+def _values_of_problems(
+    rewards: FloatArray,
+    scores: ScoreTally,
+    problem_ids: Sequence[str],
+    ks: Sequence[int],
+    *,
+    threshold: float,
+) -> dict[str, dict[int, FloatArray]]:
+    """Return every metric of P problems by k, (P,) each; the rewards are (P, N)."""
+    tables = intervals.metric_values(rewards, ks, threshold=threshold)  # (P, K) each
+    for name, selection in scores.further(problem_ids).items():
+        tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
+    values = {metric: dict(zip(ks, table.T, strict=True)) for metric, table in tables.items()}
+    return values | _retried(rewards, scores.values_of(problem_ids, VISIBLE_TESTS), ks)
 
 
 def _retried(

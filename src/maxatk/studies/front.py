@@ -119,16 +119,13 @@ def front_of(
         return None
     untrained = [name for name in valued if name == BASE]
     floors = _floors(models, valued, lowest_of=untrained or valued)
-    of_method = defaultdict(list)
+    models_of_method = defaultdict(list)
     for name, method in methods.items():
-        of_method[method].append(name)
-    best = []
-    curves = []
-    for method, names in of_method.items():
-        for aim in models.ks:
-            at_its_best = _best(models, method, names, aim)
-            if at_its_best is not None:
-                best.append(at_its_best)
+        models_of_method[method].append(name)
+    best: list[Best] = []
+    curves: list[CurvePoint] = []
+    for method, names in models_of_method.items():
+        best += _best_for_each_aim(models, method, names)
         for aim in shared_ks:
             curves += _curve(models, method, names, aim, floors)
     ours = [name for name, method in methods.items() if method not in rivals]
@@ -158,6 +155,12 @@ def _floors(models: Candidates, names: Sequence[str], *, lowest_of: Sequence[str
     lowest = min(models.first(name) for name in lowest_of)
     highest = max(models.first(name) for name in names)
     return [float(floor) for floor in np.linspace(lowest, highest, FLOORS)]
+
+
+def _best_for_each_aim(models: Candidates, method: str, names: Sequence[str]) -> list[Best]:
+    """Return a method at its best for every N at which one of its models has a value."""
+    of_aims = [_best(models, method, names, aim) for aim in models.ks]
+    return [best for best in of_aims if best is not None]
 
 
 def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Best | None:
