@@ -42,13 +42,18 @@ def run(tiny_model, tmp_path):
 @pytest.fixture
 def scores(tiny_model):
     """The centred scores (4, D) of every problem, by one backward pass each."""
+    return centred_scores(tiny_model, with_end=True)
+
+
+def centred_scores(tiny_model, *, with_end):
     model = AutoModelForCausalLM.from_pretrained(tiny_model).eval()
     tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_model)
     centred = {}
     for problem, prompt in zip(REWARDS, PROMPTS, strict=True):
         head, rows = tokenizer(prompt)["input_ids"], []
         for text in TEXTS:
-            ids = torch.tensor([[*head, *tokenizer(text)["input_ids"], tokenizer.eos_token_id]])
+            end = [tokenizer.eos_token_id] if with_end else []
+            ids = torch.tensor([[*head, *tokenizer(text)["input_ids"], *end]])
             log_p = torch.log_softmax(model(ids).logits[0, :-1], -1)
             model.zero_grad()
             sum(log_p[at - 1, ids[0, at]] for at in range(len(head), ids.shape[1])).backward()
@@ -72,7 +77,15 @@ def test_the_gradient_of_max_at_k_is_that_of_all_draws(scores):
             np.testing.assert_allclose(gradient, enumerated(rewards, scores[problem], k), atol=1e-6)
 
 
-def test_agreement_and_interference_are_those_of_the_whole_gradients(run, scores):
+@pytest.mark.parametrize(
+    "sampling", [{}, {"stop": ["\n\n"]}, {"stop": [], "stop_at_fence": True}], ids=str
+)
+def test_agreement_and_interference_are_those_of_the_whole_gradients(run, tiny_model, sampling):
+    # A completion that ends at a text has no end token, which the model never gave.
+    scores = centred_scores(tiny_model, with_end=not sampling)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["settings"]["sampling"] = sampling
+    (run / "manifest.json").write_text(json.dumps(manifest))
     rows = gradient_tables(run, n=N, k=K)["agreement"]
     one, best = ({p: enumerated(r, scores[p], k) for p, r in REWARDS.items()} for k in (1, K))
     bands = {"all": "abc", "up to 1/2": "abc"}  # a and b pass once in four, c twice

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,8 @@ def gradient_tables(
     whole("n", n, 2)
     whole("prompts", prompts, 2)
     require(2 <= k <= n, "k", f"from 2 to n ({n}) with gradients", k)
-    settings = _model_settings(folder)
+    settings_of_run = read_json(Path(folder) / MANIFEST)["settings"]
+    settings = _model_settings(folder, settings_of_run)
     prompt = from_mapping(PromptSettings, settings.get("prompt", {}), where="prompt")
     revision = settings.get("revision")
     tokenizer = load_tokenizer(settings["model"], revision=revision, prompt=prompt)
@@ -96,9 +97,10 @@ def gradient_tables(
         dtype="float32", device="cpu", revision=revision, adapter=settings.get("adapter")
     )
     model, parameters = _opened(settings["model"], loading)
+    end = [] if _has_stops(settings_of_run) else [tokenizer.eos_token_id]
     gradients = []
     for done, pool in enumerate(chosen, start=1):
-        scores = scores_of(model, parameters, tokenizer, pool)
+        scores = scores_of(model, parameters, tokenizer, pool, end=end)
         gradients.append(_problem_gradients(pool.rewards, scores, n, k))
         if progress is not None:
             progress(done, len(chosen))
@@ -113,9 +115,15 @@ def gradient_tables(
     }
 
 
-def _model_settings(folder: str | Path) -> dict[str, Any]:
+def _has_stops(settings_of_run: Mapping[str, Any]) -> bool:
+    """Return whether completions of a run may have ended at a text, and not by the end token."""
+    sampling = settings_of_run.get("sampling", {})
+    return bool(sampling.get("stop") or sampling.get("stop_at_fence"))
+
+
+def _model_settings(folder: str | Path, settings_of_run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the model that sampled a run, if it is a local one that is here."""
-    settings: dict[str, Any] = read_json(Path(folder) / MANIFEST)["settings"].get("model", {})
+    settings: dict[str, Any] = settings_of_run.get("model", {})
     if settings.get("name") not in ("hf", "vllm"):
         raise DataError(f"{folder}: gradients need a run that a local model sampled")
     # Only a model in a folder has the hash of its weights: a path may be relative to another place.
@@ -178,8 +186,14 @@ def group_weights(rewards: FloatArray, method: str, n: int, k: int, *, groups: i
     return weights
 
 
-def scores_of(model: Any, parameters: Sequence[Any], tokenizer: Any, pool: Pool) -> FloatArray:
-    """Return the centred scores (M, D) of a pool's completions, with their end token."""
+def scores_of(
+    model: Any, parameters: Sequence[Any], tokenizer: Any, pool: Pool, *, end: Sequence[int]
+) -> FloatArray:
+    """Return the centred scores (M, D) of a pool's completions, each with the ids of its `end`.
+
+    The model never gave the end token to a completion that a stop text has ended. A run does not
+    say of each which of the two it was, so that with such texts none of them has it.
+    """
     import torch
 
     size = sum(parameter.numel() for parameter in parameters)
@@ -187,7 +201,7 @@ def scores_of(model: Any, parameters: Sequence[Any], tokenizer: Any, pool: Pool)
     start = len(pool.prompt)
     for row, text in zip(scores, pool.completions, strict=True):
         completion = tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids = torch.tensor([[*pool.prompt, *completion, tokenizer.eos_token_id]])
+        ids = torch.tensor([[*pool.prompt, *completion, *end]])
         logits = model(input_ids=ids[:, :-1]).logits[0]
         log_p = logits[start - 1 :].log_softmax(-1)  # those at a place are of the token behind it
         log_p_of_completion = log_p.gather(1, ids[0, start:, None]).sum()
