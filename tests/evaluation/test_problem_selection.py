@@ -50,6 +50,23 @@ def test_problems_strictly_between_the_bounds_are_kept_in_their_order(run):
     assert chosen(run, above=0.25, below=0.75) == ["some", "half"]
 
 
+def test_the_problems_of_a_run_may_be_in_a_table_with_a_mapping(tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("name,question,gold\na,1+1=,2\nb,1+2=,3\n")
+    rewards = [
+        {"problem_id": problem, "sample": sample, "reward": reward}
+        for problem, of_problem in {"a": (0.0, 1.0), "b": (1.0, 1.0)}.items()
+        for sample, reward in enumerate(of_problem)
+    ]
+    write_jsonl(tmp_path / "rewards.jsonl", rewards)
+    score_rewards(tmp_path / "rewards.jsonl", tmp_path / "out")
+    mapping = {"id": "name", "prompt": "question", "answer": "gold"}
+    (problem,) = select_problems(tmp_path / "out", table, mapping=mapping)
+    assert (problem.id, problem.prompt, problem.answer) == ("a", "1+1=", "2")
+    with pytest.raises(InvalidValueError, match="--map prompt=COLUMN"):
+        select_problems(tmp_path / "out", table)
+
+
 def test_without_a_lower_bound_problems_that_were_never_solved_are_kept(run):
     problems = select_problems(run / "out", above=None, below=0.5)
     assert [problem.id for problem in problems] == ["none"]

@@ -10,12 +10,14 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from maxatk.cli import problems_prepare
+from maxatk.cli.flags import MapFlag
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, say_aside, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import DataError, InvalidValueError, counted
 from maxatk.evaluation.folder import run_files
 from maxatk.evaluation.load import recorded_problems
 from maxatk.evaluation.problem_selection import select_problems
+from maxatk.exchange import parse_mapping
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import (
     BENCHMARKS,
@@ -186,6 +188,7 @@ def select(
     *,
     out: Path,
     problems: str | None = None,
+    map: MapFlag = (),
     k: int = 1,
     min_max_at_k: float | None = 0.0,
     max_max_at_k: float = 1.0,
@@ -212,7 +215,9 @@ def select(
     """
     source = problems or recorded_problems(run)
     check_file("--out", out, reads=[source, *run_files(run)])
-    chosen = select_problems(run, source, k=k, above=min_max_at_k, below=max_max_at_k)
+    chosen = select_problems(
+        run, source, k=k, above=min_max_at_k, below=max_max_at_k, mapping=parse_mapping(map)
+    )
     if not chosen:
         raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")
     write_jsonl(out, (problem.to_json() for problem in chosen))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from maxatk.evaluation.folder import problems_content_digest, refuse_file
 from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.selection_note import SELECTED_BY
-from maxatk.problems.load import load_problems
+from maxatk.problems.load import read_problems
 from maxatk.records import Problem
 from maxatk.statistics.intervals import in_unit
 
@@ -30,15 +30,16 @@ def select_problems(
     k: int = 1,
     above: float | None = 0.0,
     below: float = 1.0,
+    mapping: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """Return the problems whose max@k in a run lies strictly between two values, in their order.
 
     The default bounds suit rewards from 0 to 1; for others they may be any. `above` None is no
     lower bound: problems without any success are kept too. `problems` are by default those of the
-    run. The `meta` of every problem gets the field `selected_by`, because what
-    a model's own successes chose is no fair comparison for that model: see `selection_note`. Raises
-    MissingFileError without the run or its problems, InvalidValueError for the bounds and the k,
-    DataError for other problems.
+    run; with a `mapping` they are a file of any table, as `read_problems` reads it. The `meta` of
+    every problem gets the field `selected_by`, because what a model's own successes chose is no
+    fair comparison for that model: see `selection_note`. Raises MissingFileError without the run or
+    its problems, InvalidValueError for the bounds and the k, DataError for other problems.
     """
     require(above is None or is_finite(above), "above", "a finite number, or None", above)
     require(is_finite(below), "below", "a finite number", below)
@@ -53,7 +54,8 @@ def select_problems(
         )
     _warn_of_other_rewards(results, run, above, below)
     values = dict(zip(results.ids, results.per_problem.values["max@k"][k], strict=True))
-    candidates = [problem for problem in load_problems(str(source)) if problem.id in values]
+    by_id = read_problems(str(source), mapping=mapping)
+    candidates = [problem for problem in by_id.values() if problem.id in values]
     _refuse_others(candidates, results, run)
     lower_bound = "" if above is None else f"{above:g} < "
     rule = f"{lower_bound}max@{k} < {below:g} of {_drawn_by(results, run)}"
