@@ -35,7 +35,7 @@ def test_other_texts_stay_as_they_are(text):
 
 
 def test_a_manifest_holds_no_secret_and_another_one_is_no_other_setting(tmp_path):
-    write_manifest(tmp_path / "run", SETTINGS)
+    write_manifest(tmp_path / "run", SETTINGS, threshold=1.0)
     written = (tmp_path / "run" / MANIFEST).read_text()
     assert "hf_abc" not in written
     assert "word" not in written.replace("password", "")

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation.load import passing_reward
 from maxatk.sampling import ModelSettings, SamplingSettings
 from runs import evaluated, rows_of
 
@@ -65,6 +66,21 @@ def test_what_cannot_grow_is_refused_with_the_reason(run, problems, tmp_path, ch
     with pytest.raises(InvalidValueError, match=rf"{message}(?s:.*)a run can grow by more samples"):
         run(problems[:1], tmp_path / "run", **change)
     assert (tmp_path / "run/manifest.json").read_bytes() == before
+
+
+def test_a_run_with_another_threshold_is_the_same_run_and_says_so(
+    tiny_model, verifier, problems, tmp_path
+):
+    for threshold in (0.5, 0.75):
+        evaluated(
+            *(tiny_model, problems[:1], tmp_path / "run"),
+            settings=SETTINGS,
+            verifier=verifier,
+            model_settings=ModelSettings(device="cpu", batch_size=4),
+            threshold=threshold,
+        )
+        (tmp_path / "run/results.json").unlink()
+        assert passing_reward(tmp_path / "run") == threshold
 
 
 def test_problems_are_added_after_those_there_are_and_never_changed(run, problems, tmp_path):

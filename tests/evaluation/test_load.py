@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.load import load_results, results_of_folder
+from maxatk.evaluation.load import load_results, passing_reward, results_of_folder
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from runs import write_records, write_run
@@ -71,6 +71,22 @@ def test_the_manifest_is_that_of_the_folder(tmp_path):
     results = dataclasses.replace(results_of_folder(tmp_path), manifest={"seconds": 2})
     (tmp_path / "results.json").write_text(json.dumps(results.to_json()))
     assert results_of_folder(tmp_path).manifest == {"seconds": 2}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "passes_from", "at_1"),
+    [({"threshold": 0.5}, 0.5, 1.0), ({"threshold": "x"}, 1.0, 0.0), ({}, 1.0, 0.0)],
+)
+def test_a_run_without_results_has_the_threshold_of_its_manifest(
+    tmp_path, manifest, passes_from, at_1
+):
+    scored(tmp_path, 0.7)
+    (tmp_path / "manifest.json").write_text(json.dumps({"settings": {}, **manifest}))
+    assert passing_reward(tmp_path) == passes_from
+    results = results_of_folder(tmp_path)
+    assert results.passes_from == passes_from
+    assert results.metrics["pass@k"][1].mean == at_1
+    assert results_of_folder(tmp_path, threshold=0.9).metrics["pass@k"][1].mean == 0.0
 
 
 def test_the_reward_and_the_threshold_stay_those_of_the_run_at_every_k(maxatk, tmp_path):

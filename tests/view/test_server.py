@@ -662,6 +662,14 @@ def test_a_manifest_of_another_hand_is_no_reason_to_end(tmp_path, settings):
     assert "samples verified" in WatchedEvaluation(tmp_path / "e").progress
 
 
+def test_pass_at_k_of_an_evaluation_that_runs_is_by_its_own_threshold(tmp_path):
+    an_evaluation(tmp_path / "e")  # rewards of 0 and 1
+    assert WatchedEvaluation(tmp_path / "e").results.metrics["pass@k"][1].mean == 0.5
+    manifest = {"settings": {}, "threshold": 0.0}
+    (tmp_path / "e" / "manifest.json").write_text(json.dumps(manifest))
+    assert WatchedEvaluation(tmp_path / "e").results.metrics["pass@k"][1].mean == 1.0
+
+
 @pytest.mark.parametrize("port", [99999, -1])
 def test_a_port_that_is_none_is_refused(tmp_path, port):
     write(tmp_path / "a", 1)

@@ -113,7 +113,7 @@ class Evaluation(abc.ABC):
         report: UnitProgress = progress or (lambda _done, _total, _unit: None)
         with self._folder.alone():
             started = time.monotonic()
-            folder.write_manifest(self.out, self.settings)
+            folder.write_manifest(self.out, self.settings, threshold=self.recipe.threshold)
             if self.shard is not None:
                 ShardPlan.of_places(self.places(), k=self.recipe.k).write(self.out)
             scores = self._all_scores(report)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from maxatk.check import is_whole
+from maxatk.check import is_finite, is_whole
 from maxatk.environment import environment
 from maxatk.errors import DataError, MissingFileError
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
@@ -52,11 +52,23 @@ def out_folder(out: str | Path, *, reads: Mapping[str, Any] = MappingProxyType({
     return OutFolder(Path(out), "eval", (MANIFEST,), reads=reads)
 
 
-def write_manifest(out: Path, settings: Mapping[str, Any]) -> None:
-    """Create `out` with its manifest; one that has grown gets a manifest of its new settings."""
+def write_manifest(out: Path, settings: Mapping[str, Any], *, threshold: float) -> None:
+    """Create `out` with its manifest; one that has grown gets a manifest of its new settings.
+
+    The reward from which a sample passes decides no sample and no score, so that it is no setting.
+    It stands beside them for whoever reads the run before its results are there.
+    """
     path = out / MANIFEST
-    if not path.is_file() or recorded_settings(path) != json.loads(json.dumps(masked(settings))):
-        write_json(path, {"settings": masked(settings), "environment": environment()})
+    described = {"settings": json.loads(json.dumps(masked(settings))), "threshold": threshold}
+    before = read_json(path) if path.is_file() else None
+    if any(recorded(before, name) != value for name, value in described.items()):
+        write_json(path, {**described, "environment": environment()})
+
+
+def recorded_threshold(manifest: Any) -> float | None:
+    """Return the reward from which a sample passes, or None where a manifest does not say."""
+    threshold = recorded(manifest, "threshold")
+    return float(threshold) if is_finite(threshold) else None
 
 
 def check_folder(

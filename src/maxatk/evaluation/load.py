@@ -9,7 +9,7 @@ from typing import Any
 
 from maxatk.check import as_path, require, several
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES, recorded_threshold
 from maxatk.evaluation.outside_rewards import is_rewards, read_rewards
 from maxatk.evaluation.results import CEILING, Results, read_results
 from maxatk.evaluation.store import Key, read_records
@@ -117,6 +117,7 @@ def results_of_folder(
         manifest = before.manifest
     elif (folder / MANIFEST).is_file():
         manifest = read_json(folder / MANIFEST)
+        threshold = recorded_threshold(manifest) if threshold is None else threshold
     scores = _counted(folder, column)
     ids = scores.problem_ids
     meta: Sequence[Mapping[str, Any]] | None = None
@@ -172,9 +173,13 @@ def recorded_problems(folder: str | Path) -> str | None:
 
 
 def passing_reward(folder: str | Path) -> float:
-    """Return the reward from which a sample of a run passes: that of its results, else 1."""
-    path = Path(folder) / RESULTS
-    return read_results(path).passes_from if path.is_file() else CEILING
+    """Return the reward from which a sample of a run passes: that of its files, else 1."""
+    results = Path(folder) / RESULTS
+    if results.is_file():
+        return read_results(results).passes_from
+    manifest = Path(folder) / MANIFEST
+    threshold = recorded_threshold(read_json(manifest)) if manifest.is_file() else None
+    return CEILING if threshold is None else threshold
 
 
 def _counted(folder: Path, column: str | None) -> ScoreTally:

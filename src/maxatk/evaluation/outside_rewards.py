@@ -121,7 +121,7 @@ def score_rewards(
 
 
 def _write_run(rewards: OutsideRewards, results: Results, out: Path) -> None:
-    folder.write_manifest(out, rewards.settings)
+    folder.write_manifest(out, rewards.settings, threshold=results.passes_from)
     if rewards.samples is not None:
         write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in rewards.samples))
     write_jsonl(out / folder.SCORES, (score.to_json() for score in rewards.scores))

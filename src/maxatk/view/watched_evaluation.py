@@ -19,9 +19,10 @@ from maxatk.evaluation.folder import (
     SAMPLES,
     SCORES,
     recorded,
+    recorded_threshold,
 )
 from maxatk.evaluation.load import load_results, scores_of_folder
-from maxatk.evaluation.results import Results
+from maxatk.evaluation.results import CEILING, Results
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
 from maxatk.records import Score
@@ -73,7 +74,15 @@ class WatchedEvaluation:
             # Problems come one after the other: those with fewer samples are under way.
             samples = max(map(len, by_problem.values()))
             complete = [name for name, drawn in by_problem.items() if len(drawn) == samples]
-            self.results = build_results(complete, None, scores, manifest=self._manifest())
+            manifest = self._manifest()
+            threshold = recorded_threshold(manifest)
+            self.results = build_results(
+                complete,
+                None,
+                scores,
+                manifest=manifest,
+                threshold=CEILING if threshold is None else threshold,
+            )
 
     @property
     def progress(self) -> str:
