@@ -109,7 +109,6 @@ def test_an_argument_of_another_kind_is_refused_by_name(field, allowed, call, va
     [
         ("run: must be a path, got ''", lambda: merge("")),  # not the current folder
         ("out: must be a path, got ''", lambda: plan(dataclasses.replace(EVAL, out=""))),
-        ("model: must be a path, got ''", lambda: dataclasses.replace(EVAL, model="")),
         ("settings: must be SamplingSettings, got 5", lambda: solve("m", "x", settings=5)),
         ("settings: must be ModelSettings, got 5", lambda: solve("m", "x", model_settings=5)),
         ("verifier: must be a Verifier that is open", lambda: solve("m", "x", verifier=5)),

@@ -29,7 +29,8 @@ def comparisons(fill):
     rates = fill.load("learning_rate")
     small = ("bon_loo1,rate=1.5e-4", "grpo,rate=1.5e-4")
     falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
-    at_0_4 = fill.load("front_tuned_temperature")
+    names = ("front_tuned_temperature", "front_tuned_temperature_again")
+    at_low_temperature = [fill.load(name) for name in names]
     weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
     return {
         "GRPO, both at 3e-4": [((demo, "bon_loo1"), (demo, "grpo"))],
@@ -45,7 +46,12 @@ def comparisons(fill):
         ],
         "GRPO with a penalty of 0.1, k falls": [(falling, weaker)],
         "GRPO with a penalty of 0.4, both sampled at 0.4": [
-            ((at_0_4, "bon_loo1,temperature=0.4"), (at_0_4, "grpo, KL 0.4,temperature=0.4"))
+            ((study, "bon_loo1,temperature=0.4"), (study, "grpo, KL 0.4,temperature=0.4"))
+            for study in at_low_temperature
+        ],
+        "the same, both sampled at 0.6": [
+            ((study, "bon_loo1,temperature=0.6"), (study, "grpo, KL 0.4,temperature=0.6"))
+            for study in at_low_temperature
         ],
     }
 

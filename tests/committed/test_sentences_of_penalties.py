@@ -152,7 +152,7 @@ def test_what_is_said_of_no_penalty_is_what_the_fresh_seeds_have(fill):
         f"first answer and {less} less at 128."
     ) in readme
     assert f"at 8 by {more[8]} over twelve seeds" in choose
-    assert f"with k = 8 at 128 by {less} |" in choose
+    assert f"with k = 8 at 128 by {less};" in choose
 
 
 def test_what_is_said_of_no_penalty_and_a_smaller_step_is_what_their_seeds_have(fill):

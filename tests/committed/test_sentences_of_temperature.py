@@ -193,7 +193,9 @@ def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_h
     of_grpo = against_base[grpo]
     assert of_two.above == of_bon.above == len(study.seeds) == 5
     assert (
-        f"at 8 than GRPO**: {more(bon, grpo, 8)} (p {of_two.p:.3f}), in each of the five seeds."
+        f"at 8 than GRPO on these seeds**, and not on [the next "
+        f"ones](#at-temperatures-that-six-seeds-chose): {more(bon, grpo, 8)} (p {of_two.p:.3f}), "
+        "in each of the five seeds."
     ) in page
     p_values = [of_two.p, of_bon.p, of_grpo.p]
     corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
@@ -222,21 +224,110 @@ def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_h
         f"`bon_loo1` at 0.4 has {lead_of_better} more, in four of the five seeds. The model before "
         f"training, at 0.4, has {more(better, 'base', 8)} less than that GRPO."
     ) in page
-    lead = more(bon, grpo, 8)
+    readme = in_one_line("README.md")
+    assert f"one that was planned, {more(bon, grpo, 8)} at 8 (p {of_two.p:.3f})." in readme
+
+
+@pytest.fixture(scope="module")
+def first(fill):
+    """Return the study of the five seeds that chose how the models of the next are sampled."""
+    return fill.load("front_tuned_temperature")
+
+
+@pytest.fixture(scope="module")
+def again(fill):
+    return fill.load("front_tuned_temperature_again")
+
+
+BON = "bon_loo1,temperature=0.4"
+GRPO = "grpo, KL 0.4,temperature=0.6"
+WARM_BON = "bon_loo1,temperature=0.6"
+WARM_UNTRAINED = "untrained,temperature=0.6"
+
+
+def test_the_temperatures_of_the_next_seeds_are_those_that_six_seeds_chose(fill, first, again):
+    choosing = fill.load("front_rollouts")
+    name_there = {
+        "bon_loo1": "bon_loo1, rollouts at 0.6",
+        "grpo, KL 0.4": "grpo, KL 0.4, rollouts at 0.4",
+        "untrained": "untrained",
+    }
+    best = {}
+    for method, name in name_there.items():
+        at_8 = {}
+        for temperature in ("0.4", "0.6"):
+            model = f"{method},temperature={temperature}"
+            model = "base" if model == "untrained,temperature=0.4" else model
+            means = first.models[model]["by_seed"].values()
+            of_five = [of_seed["max@k"]["8"] for of_seed in means]
+            of_one = mean_over_seeds(choosing, f"{name},temperature={temperature}", 8)
+            at_8[temperature] = np.mean([*of_five, of_one])
+        best[method] = max(at_8, key=at_8.get)
+    assert best == {"bon_loo1": "0.4", "grpo, KL 0.4": "0.6", "untrained": "0.4"}
+    before = load_study(RECIPES["front_tuned_temperature"])
+    fresh = load_study(RECIPES["front_tuned_temperature_again"])
+    assert not {*before.seeds, *choosing.seeds} & {*fresh.seeds}
+    assert fresh.eval["sampling"]["temperature"] == 0.4  # of `base`
+    assert [model.train for model in before.variants] == [model.train for model in fresh.variants]
+
+
+def test_what_is_said_of_the_planned_tests_is_what_the_next_seeds_have(again, page):
+    def more(one, other, k):
+        return mean_over_seeds_as_text(differences_between_studies((again, one), (again, other), k))
+
+    (of_two,) = [
+        test for test in again.pairs if (test.first, test.second, test.measure.k) == (BON, GRPO, 8)
+    ]
+    against_base = {
+        test.first: test
+        for test in again.differences
+        if (test.measure.metric, test.measure.k) == ("max@k", 8)
+    }
+    assert of_two.above == 4
+    assert against_base[BON].above == against_base[GRPO].above == len(again.seeds) == 7
+    between = more(BON, GRPO, 8)
     assert (
-        f"`bon_loo1` has {lead} more at 8 than GRPO, on five fresh seeds, and {lead_of_better} "
-        "where these seeds choose how GRPO is sampled."
+        f"`bon_loo1` has {between} more (p {of_two.p:.3f}), and more in four of the seven seeds."
     ) in page
-    choose = in_one_line("docs/choose.md")
-    assert f"ahead of GRPO there by {lead} [where another" in choose
+    assert of_two.high < 0.02
+    p_values = [of_two.p, against_base[BON].p, against_base[GRPO].p]
+    corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
     assert (
-        "and no lead is shown at the temperature of the samples that was better for GRPO: "
-        f"{lead_of_better}."
-    ) in choose
+        f"`bon_loo1` {more(BON, 'base', 8)} (p {p_values[1]:.3f}) and GRPO "
+        f"{more(GRPO, 'base', 8)} (p {p_values[2]:.3f}). Corrected for the three tests p is "
+        "{}, {} and {}.".format(*corrected)
+    ) in page
+    assert (
+        f"it has {more(GRPO, WARM_BON, 32)} more at 32 and {more(GRPO, WARM_BON, 128)} more at "
+        f"128. At 32 it has {more(GRPO, WARM_UNTRAINED, 32)} more than the model before training, "
+        f"and at 128 {more(GRPO, WARM_UNTRAINED, 128)}, where neither is shown to add anything."
+    ) in page
+    warm_at_128 = differences_between_studies((again, WARM_BON), (again, WARM_UNTRAINED), 128)
+    assert np.mean(warm_at_128) < 0  # so that neither is shown to add anything
     readme = in_one_line("README.md")
     assert (
-        f"it has {more(bon, 'base', 8)} more at 8 than the model before training and {lead} more "
-        "than GRPO. Where GRPO is sampled at 0.6, which suits it better on these seeds, the lead "
-        f"is {lead_of_better}."
+        f"max@k training has {more(BON, 'base', 8)} more at 8 than the model before training and "
+        f"GRPO {more(GRPO, 'base', 8)}. No difference between the two is shown: {between}. At 128 "
+        f"GRPO has {more(GRPO, WARM_BON, 128)} more where both are sampled at 0.6."
     ) in readme
-    assert f"was planned (p {of_two.p:.3f})." in readme
+    assert f"it better, has {between} (p {of_two.p:.3f})." in readme
+    assert f"`bon_loo1` has {between} more." in in_one_line("docs/choose.md")
+
+
+def test_what_is_said_of_all_twelve_seeds_is_what_they_have(first, again, page):
+    def more(one, other, k):
+        differences = [
+            *differences_between_studies((first, one), (first, other), k),
+            *differences_between_studies((again, one), (again, other), k),
+        ]
+        assert len(differences) == 12
+        return mean_over_seeds_as_text(differences)
+
+    at_8 = more(BON, GRPO, 8)
+    assert f"at 0.4 has {at_8} more at 8 than GRPO at 0.6, a temperature in whose" in page
+    assert (
+        f"it has {more(WARM_BON, GRPO, 8)} more at 8, {more(GRPO, WARM_BON, 32)} less at 32 and "
+        f"{more(GRPO, WARM_BON, 128)} less at 128."
+    ) in page
+    assert f"Over all twelve it is {at_8}." in in_one_line("README.md")
+    assert f"by {more(GRPO, WARM_BON, 32)} at 32 too" in in_one_line("docs/choose.md")

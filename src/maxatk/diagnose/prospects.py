@@ -227,8 +227,8 @@ def _method_for(n: int, k: int, best_of: int) -> tuple[str, str]:
     if k > 1:
         return "bon_loo1", (
             "in the study bon_loo1 kept the best of many where steps were large; with small steps "
-            "GRPO was level with it after few, and after many behind it at k = 8, by little where "
-            "its KL penalty was tuned"
+            "GRPO was level with it after few, and after many behind it at k = 8, by little or "
+            "nothing where its KL penalty was tuned"
         )
     if n // 2 < 2 <= best_of:
         return "grpo", f"groups of {n} are too small for k = 2, which needs n = 4 or more"

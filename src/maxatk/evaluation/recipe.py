@@ -79,7 +79,6 @@ class EvalRecipe(ModelSettings, RunRecipe):
     map: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        as_path("model", self.model)
         is_sampling = isinstance(self.sampling, SamplingSettings)
         require(is_sampling, "sampling", "SamplingSettings", self.sampling)
         several("map", self.map, "texts such as prompt=COLUMN")

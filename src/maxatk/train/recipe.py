@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from maxatk.check import as_path, needing, require
+from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.models import PromptSettings
 from maxatk.objectives import Method
@@ -67,7 +67,6 @@ class TrainRecipe:
     tools: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        as_path("model", self.model)
         read_spec(self.reward)
         read_environment(self.environment)
         read_tools(self.tools)
