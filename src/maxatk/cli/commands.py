@@ -102,7 +102,7 @@ COMMANDS: dict[str, CommandRow] = {
             "show": FlagKinds(),
             "prepare": FlagKinds(lists={"map": ASSIGNMENT}),
             "check": FlagKinds(lists=_OF_VERIFIER, switches=("ambiguous", *_SWITCHES_OF_VERIFIER)),
-            "select": FlagKinds(),
+            "select": FlagKinds(lists={"map": ASSIGNMENT}),
             "export": FlagKinds(),
         },
     ),
