@@ -241,6 +241,7 @@ def again(fill):
 
 BON = "bon_loo1,temperature=0.4"
 GRPO = "grpo, KL 0.4,temperature=0.6"
+COLD_GRPO = "grpo, KL 0.4,temperature=0.4"
 WARM_BON = "bon_loo1,temperature=0.6"
 WARM_UNTRAINED = "untrained,temperature=0.6"
 
@@ -327,7 +328,8 @@ def test_what_is_said_of_all_twelve_seeds_is_what_they_have(first, again, page):
     assert f"at 0.4 has {at_8} more at 8 than GRPO at 0.6, a temperature in whose" in page
     assert (
         f"it has {more(WARM_BON, GRPO, 8)} more at 8, {more(GRPO, WARM_BON, 32)} less at 32 and "
-        f"{more(GRPO, WARM_BON, 128)} less at 128."
+        f"{more(GRPO, WARM_BON, 128)} less at 128. Where both are sampled at 0.4, it has "
+        f"{more(BON, COLD_GRPO, 8)} more at 8 and {more(COLD_GRPO, BON, 128)} less at 128."
     ) in page
     assert f"Over all twelve it is {at_8}." in in_one_line("README.md")
     assert f"by {more(GRPO, WARM_BON, 32)} at 32 too" in in_one_line("docs/choose.md")
