@@ -1,5 +1,7 @@
 """What the pages say of sampling temperatures is what the seeds of these studies have."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,23 @@ def page():
 def at_temperatures(values, method):
     """Return the names of a method's models, one a temperature."""
     return [name for name in values if name.rpartition(",temperature=")[0] == method]
+
+
+def lead_over_seeds(studies, one, other, k):
+    """Return as text by how much one model is above another, over the seeds of some studies."""
+    differences = []
+    for study in studies:
+        differences += differences_between_studies((study, one), (study, other), k)
+    return mean_over_seeds_as_text(differences)
+
+
+def compared_with_base_at_8(study):
+    """Return the tests in max@8 against the model before training, by the name of the model."""
+    return {
+        test.first: test
+        for test in study.differences
+        if (test.measure.metric, test.measure.k) == ("max@k", 8)
+    }
 
 
 def p_of(test):
@@ -178,17 +197,9 @@ def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_h
     bon, grpo = ("bon_loo1,temperature=0.4", "grpo, KL 0.4,temperature=0.4")
     warmer = {model: model.replace("=0.4", "=0.6") for model in (bon, grpo)}
 
-    def more(first, second, k):
-        """Return by how much the first of two models is above the second."""
-        difference = differences_between_studies((study, first), (study, second), k)
-        return mean_over_seeds_as_text(difference)
-
+    more = functools.partial(lead_over_seeds, [study])
     (of_two,) = [test for test in study.pairs if test.measure.k == 8]
-    against_base = {
-        test.first: test
-        for test in study.differences
-        if (test.measure.metric, test.measure.k) == ("max@k", 8)
-    }
+    against_base = compared_with_base_at_8(study)
     of_bon = against_base[bon]
     of_grpo = against_base[grpo]
     assert of_two.above == of_bon.above == len(study.seeds) == 5
@@ -273,17 +284,11 @@ def test_the_temperatures_of_the_next_seeds_are_those_that_six_seeds_chose(fill,
 
 
 def test_what_is_said_of_the_planned_tests_is_what_the_next_seeds_have(again, page):
-    def more(one, other, k):
-        return mean_over_seeds_as_text(differences_between_studies((again, one), (again, other), k))
-
+    more = functools.partial(lead_over_seeds, [again])
     (of_two,) = [
         test for test in again.pairs if (test.first, test.second, test.measure.k) == (BON, GRPO, 8)
     ]
-    against_base = {
-        test.first: test
-        for test in again.differences
-        if (test.measure.metric, test.measure.k) == ("max@k", 8)
-    }
+    against_base = compared_with_base_at_8(again)
     assert of_two.above == 4
     assert against_base[BON].above == against_base[GRPO].above == len(again.seeds) == 7
     between = more(BON, GRPO, 8)
@@ -316,14 +321,8 @@ def test_what_is_said_of_the_planned_tests_is_what_the_next_seeds_have(again, pa
 
 
 def test_what_is_said_of_all_twelve_seeds_is_what_they_have(first, again, page):
-    def more(one, other, k):
-        differences = [
-            *differences_between_studies((first, one), (first, other), k),
-            *differences_between_studies((again, one), (again, other), k),
-        ]
-        assert len(differences) == 12
-        return mean_over_seeds_as_text(differences)
-
+    assert len({*first.seeds, *again.seeds}) == 12
+    more = functools.partial(lead_over_seeds, [first, again])
     at_8 = more(BON, GRPO, 8)
     assert f"at 0.4 has {at_8} more at 8 than GRPO at 0.6, a temperature in whose" in page
     assert (

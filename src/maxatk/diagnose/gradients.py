@@ -18,7 +18,7 @@ import numpy as np
 from maxatk.check import needing, require, whole
 from maxatk.diagnose.prospects import METHODS_COMPARED, Rows, in_bands, used
 from maxatk.errors import DataError, MissingFileError, counted
-from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES
+from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES, recorded
 from maxatk.evaluation.load import passing_reward, rewarded_scores
 from maxatk.folders import read_json
 from maxatk.jsonl import read_jsonl
@@ -117,8 +117,8 @@ def gradient_tables(
 
 def _has_stops(settings_of_run: Mapping[str, Any]) -> bool:
     """Return whether completions of a run may have ended at a text, and not by the end token."""
-    sampling = settings_of_run.get("sampling", {})
-    return bool(sampling.get("stop") or sampling.get("stop_at_fence"))
+    stops = [recorded(settings_of_run, f"sampling.{name}") for name in ("stop", "stop_at_fence")]
+    return any(stops)
 
 
 def _model_settings(folder: str | Path, settings_of_run: Mapping[str, Any]) -> dict[str, Any]:

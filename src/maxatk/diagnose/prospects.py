@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -94,23 +94,13 @@ def prospects(
             f"; {counted(samples, 'sample')} a problem say nothing of larger groups: draw "
             f"{_FOR_GROUPS} or more"
         )
-    needed: Rows = []
-    for difference in differences:
-        for k in ks:
-            row = {
-                "difference": difference,
-                "k": k,
-                "problems": _problems_needed(difference, k, samples, chances),
-                "seeds": seeds[difference, _studied_k(k)],
-            }
-            needed.append(row)
     widest = max(suggestion["k"], suggestion["n"] // 2)
     return {
         "problems": [{"problems": len(rewards), "samples": samples}],
         "signal": list(_signal_rows(rewards, sizes, ks)),
         "gain": list(_gain(rewards, sorted({*ks, *default_ks(samples)}))),
         "weights": list(_weights(chances, suggestion["n"], widest)),
-        "needed": needed,
+        "needed": list(_needed(differences, ks, samples, chances, seeds)),
         "suggestion": [suggestion],
     }
 
@@ -291,6 +281,23 @@ def in_bands(chances: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
 def used(method: str, n: int, k: int) -> dict[str, Any]:
     """Return the method, n and k of a row, without the k of a method that has none."""
     return {"method": method, "n": n, "k": k if METHODS[method].credit_row.uses_k else None}
+
+
+def _needed(
+    differences: Sequence[float],
+    ks: Sequence[int],
+    samples: int,
+    chances: FloatArray,
+    seeds: Mapping[tuple[float, int], int],
+) -> Iterator[dict[str, Any]]:
+    for difference in differences:
+        for k in ks:
+            yield {
+                "difference": difference,
+                "k": k,
+                "problems": _problems_needed(difference, k, samples, chances),
+                "seeds": seeds[difference, _studied_k(k)],
+            }
 
 
 def _studied_k(k: int) -> int:

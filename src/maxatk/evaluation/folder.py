@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from maxatk.check import is_finite, is_whole
+from maxatk.check import is_whole
 from maxatk.environment import environment
 from maxatk.errors import DataError, MissingFileError
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
@@ -59,16 +59,11 @@ def write_manifest(out: Path, settings: Mapping[str, Any], *, threshold: float) 
     It stands beside them for whoever reads the run before its results are there.
     """
     path = out / MANIFEST
-    described = {"settings": json.loads(json.dumps(masked(settings))), "threshold": threshold}
+    as_stored = json.loads(json.dumps(masked(settings)))  # in which a tuple is a list
+    described = {"settings": as_stored, "threshold": threshold}
     before = read_json(path) if path.is_file() else None
     if any(recorded(before, name) != value for name, value in described.items()):
         write_json(path, {**described, "environment": environment()})
-
-
-def recorded_threshold(manifest: Any) -> float | None:
-    """Return the reward from which a sample passes, or None where a manifest does not say."""
-    threshold = recorded(manifest, "threshold")
-    return float(threshold) if is_finite(threshold) else None
 
 
 def check_folder(

@@ -9,9 +9,9 @@ from typing import Any
 
 from maxatk.check import as_path, require, several
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES, recorded_threshold
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.outside_rewards import is_rewards, read_rewards
-from maxatk.evaluation.results import CEILING, Results, read_results
+from maxatk.evaluation.results import CEILING, Results, read_results, recorded_threshold
 from maxatk.evaluation.store import Key, read_records
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
@@ -113,11 +113,10 @@ def results_of_folder(
     if before is not None:
         # What the run took for its reward, and from where a sample passes, stay what they were.
         column = before.column if column is None else column
-        threshold = before.threshold if threshold is None else threshold
+        threshold = before.passes_from if threshold is None else threshold
         manifest = before.manifest
     elif (folder / MANIFEST).is_file():
         manifest = read_json(folder / MANIFEST)
-        threshold = recorded_threshold(manifest) if threshold is None else threshold
     scores = _counted(folder, column)
     ids = scores.problem_ids
     meta: Sequence[Mapping[str, Any]] | None = None
@@ -131,7 +130,7 @@ def results_of_folder(
         scores,
         manifest=manifest,
         ks=ks,
-        threshold=1.0 if threshold is None else threshold,
+        threshold=recorded_threshold(manifest) if threshold is None else threshold,
         meta=meta,
     )
 
@@ -178,8 +177,7 @@ def passing_reward(folder: str | Path) -> float:
     if results.is_file():
         return read_results(results).passes_from
     manifest = Path(folder) / MANIFEST
-    threshold = recorded_threshold(read_json(manifest)) if manifest.is_file() else None
-    return CEILING if threshold is None else threshold
+    return recorded_threshold(read_json(manifest)) if manifest.is_file() else CEILING
 
 
 def _counted(folder: Path, column: str | None) -> ScoreTally:

@@ -36,10 +36,10 @@ def select_problems(
 
     The default bounds suit rewards from 0 to 1; for others they may be any. `above` None is no
     lower bound: problems without any success are kept too. `problems` are by default those of the
-    run; with a `mapping` they are a file of any table, as `read_problems` reads it. The `meta` of
-    every problem gets the field `selected_by`, because what a model's own successes chose is no
-    fair comparison for that model: see `selection_note`. Raises MissingFileError without the run or
-    its problems, InvalidValueError for the bounds and the k, DataError for other problems.
+    run; with a `mapping` they are a file of any table. The `meta` of every problem gets the field
+    `selected_by`, because what a model's own successes chose is no fair comparison for that model:
+    see `selection_note`. Raises MissingFileError without the run or its problems, InvalidValueError
+    for the bounds and the k, DataError for other problems, and as `read_problems`.
     """
     require(above is None or is_finite(above), "above", "a finite number, or None", above)
     require(is_finite(below), "below", "a finite number", below)

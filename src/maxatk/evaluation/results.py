@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from maxatk.check import is_list, mapping, shown
+from maxatk.check import is_finite, is_list, mapping, shown
 from maxatk.errors import DataError, counted
 from maxatk.evaluation.folder import recorded
 from maxatk.folders import read_json
@@ -324,6 +324,12 @@ class Results:
 
 def _shown(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def recorded_threshold(manifest: Any) -> float:
+    """Return the reward from which a sample of a run passes, as its manifest says: 1 if not."""
+    threshold = recorded(manifest, "threshold")
+    return float(threshold) if is_finite(threshold) else CEILING
 
 
 def read_results(path: Path) -> Results:

@@ -19,10 +19,9 @@ from maxatk.evaluation.folder import (
     SAMPLES,
     SCORES,
     recorded,
-    recorded_threshold,
 )
 from maxatk.evaluation.load import load_results, scores_of_folder
-from maxatk.evaluation.results import CEILING, Results
+from maxatk.evaluation.results import Results, recorded_threshold
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
 from maxatk.records import Score
@@ -77,11 +76,7 @@ class WatchedEvaluation:
             manifest = self._manifest()
             threshold = recorded_threshold(manifest)
             self.results = build_results(
-                complete,
-                None,
-                scores,
-                manifest=manifest,
-                threshold=CEILING if threshold is None else threshold,
+                complete, None, scores, manifest=manifest, threshold=threshold
             )
 
     @property
