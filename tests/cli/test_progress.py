@@ -28,6 +28,17 @@ def test_json_has_the_mean_of_the_parts(capsys, monkeypatch):
     assert last == {"done": 2_000, "total": 2_000}
 
 
+def test_json_has_the_parts_that_are_counted_alone(capsys, monkeypatch):
+    monkeypatch.setattr("maxatk.cli.progress.end_with_parent", lambda: None)
+    parts = {**PARTS, "steps": "optimizer steps"}
+    with progress_of("distill", "json", parts=parts, counted=("samples", "scores")) as progress:
+        progress(2_000, 2_000, "samples")
+        progress(2_000, 2_000, "scores")
+        progress(34, 34, "steps")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"done": 1_000, "total": 2_000}, {"done": 2_000, "total": 2_000}]
+
+
 def test_none_says_nothing(capsys):
     report("none")
     assert capsys.readouterr() == ("", "")

@@ -47,8 +47,9 @@ def recipe(toy_recipe):
     }
 
 
-def run(recipe, **changes):
-    return distill(from_mapping(DistillRecipe, {**recipe, **changes}, where="recipe"))
+def run(recipe, *, progress=None, **changes):
+    chosen = from_mapping(DistillRecipe, {**recipe, **changes}, where="recipe")
+    return distill(chosen, progress=progress)
 
 
 def weighted(rows, *, batch, folder, model):
@@ -191,7 +192,16 @@ def test_rounds_go_through_the_problems_and_begin_again_after_the_last(recipe):
     changes = {"rounds": 3, "problems_of_a_round": 2}
     plan = plan_distillation(from_mapping(DistillRecipe, {**recipe, **changes}, where="recipe"))
     assert (plan["problems"], plan["samples_to_draw"]) == (2, 3 * 2 * 4)
-    out = run(recipe, **changes)
+    reported = {"samples": [], "scores": [], "steps": []}
+
+    def progress(done, total, part):
+        reported[part].append((done, total))
+
+    out = run(recipe, progress=progress, **changes)
+    for part in ("samples", "scores"):  # those of all rounds
+        assert reported[part] == sorted(reported[part])
+        assert reported[part][-1] == (3 * 2 * 4, 3 * 2 * 4)
+    assert all(1 <= done <= total for done, total in reported["steps"])
     ids = [problem["id"] for problem in read_rows(Path(recipe["problems"]))]
     drawn_for = [
         {sample["problem_id"] for sample in read_rows(out / f"samples-{number}" / "samples.jsonl")}

@@ -48,7 +48,9 @@ def command(
         text = f"{facts_text(plan)}\nthe settings are fine"
         output.emit_facts(plan, format, text=text)
         return
-    with progress_of("distill", progress, parts=_PARTS) as report:
+    # Samples and steps are no sum; where samples are drawn, their number says how far it is.
+    counted = ("samples", "scores") if chosen.run is None else ("steps",)
+    with progress_of("distill", progress, parts=_PARTS, counted=counted) as report:
         out = distill(chosen, progress=report)
     if progress != "json":
         print(f"distilled model: {out}")

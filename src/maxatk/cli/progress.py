@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
@@ -79,9 +79,14 @@ class Progress:
         lines = (f"{part.done:,} of {part.total:,} {part.text}" for part in parts)
         return ", ".join(line.rstrip() for line in lines)
 
-    def print_json(self, part: str) -> None:
-        """Print the mean done over the parts, and the total, as a line of JSON."""
-        done = sum(reported.done for reported in self.parts.values()) // len(self.parts)
+    def print_json(self, part: str, counted: Collection[str]) -> None:
+        """Print the mean done over the parts that are counted, and their total, as a line of JSON.
+
+        They have the same total. A report of another part prints nothing.
+        """
+        if part not in counted:
+            return
+        done = sum(self.parts[name].done for name in counted) // len(counted)
         print(json.dumps({"done": done, "total": self.parts[part].total}), flush=True)
 
 
@@ -91,16 +96,19 @@ def progress_of(
     mode: ProgressMode = "auto",
     *,
     parts: Mapping[str, str] = MappingProxyType({"": ""}),
+    counted: Collection[str] | None = None,
 ) -> Iterator[Progress]:
     """Yield `report(done, total, part)`, shown as `mode` says until the block ends.
 
     "auto" draws a bar for each of `parts` on a terminal, else prints a line every ten seconds;
-    "json" prints {"done", "total"}, and ends this process with its parent.
+    "json" prints {"done", "total"} of the parts that are `counted`, which have one total and are all
+    `parts` unless others are named, and ends this process with its parent.
     """
     report = Progress(parts)
     if mode == "json":
         end_with_parent()
-        report.show = report.print_json
+        counted = tuple(parts) if counted is None else counted
+        report.show = lambda part: report.print_json(part, counted)
         report.every_s = _JSON_EVERY_S
     elif mode == "auto" and sys.stderr.isatty():
         with _bars(report, name):

@@ -105,7 +105,8 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     """Distil the best of k as `recipe` says and return the folder of the distilled model.
 
     What is there already of the same recipe is kept and gone on with; another recipe is refused.
-    `progress(done, total, part)` counts the "samples" and "scores" of a round, and its "steps".
+    `progress(done, total, part)` counts the "samples" and "scores" of all rounds, and the "steps"
+    of the round that trains.
 
     Raises InvalidValueError, MissingFileError and MissingDependencyError as `train`, before any
     work, and DataError where no problem has samples of different rewards.
@@ -231,7 +232,7 @@ def _round(
         problems = _problems_of_round(recipe, number)
         drawing = dataclasses.replace(drawing, problems=problems, limit=None)
     if recipe.run is None:
-        evaluate(drawing, progress=progress)
+        evaluate(drawing, progress=_over_all_rounds(progress, number, recipe.rounds))
     rows = _weighed_rows(recipe, folder)
     with quiet_libraries():
         tokenizer = load_tokenizer(model, prompt=drawing.prompt)
@@ -245,6 +246,23 @@ def _round(
         if progress:
             trainer.add_callback(Reporter(lambda done, total: progress(done, total, "steps")))
         fit(trainer, recipe, out, {})
+
+
+def _over_all_rounds(
+    progress: UnitProgress | None, number: int, rounds: int
+) -> UnitProgress | None:
+    """Return what tells `progress` the samples of all rounds in place of those of round `number`.
+
+    Every round has the same number of them.
+    """
+    if progress is None:
+        return None
+    tell = progress
+
+    def tell_of_all(done: int, total: int, part: str) -> None:
+        tell(number * total + done, rounds * total, part)
+
+    return tell_of_all
 
 
 def check_problems_of_a_round(recipe: DistillRecipe, count: int) -> None:
