@@ -108,6 +108,10 @@ def test_an_argument_of_another_kind_is_refused_by_name(field, allowed, call, va
     ("message", "call"),
     [
         ("run: must be a path, got ''", lambda: merge("")),  # not the current folder
+        (
+            "model: must be a folder or a name, got ''",
+            lambda: plan(dataclasses.replace(EVAL, model="")),
+        ),
         ("out: must be a path, got ''", lambda: plan(dataclasses.replace(EVAL, out=""))),
         ("settings: must be SamplingSettings, got 5", lambda: solve("m", "x", settings=5)),
         ("settings: must be ModelSettings, got 5", lambda: solve("m", "x", model_settings=5)),

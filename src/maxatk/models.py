@@ -29,6 +29,8 @@ def refuse_missing_folder(model: str) -> None:
     It does where there is one, where it starts with . or / or ~, has more than one slash, or lies
     in a folder that exists here; anything else may be a name on the hub.
     """
+    if not model:  # which would be the current folder
+        raise MissingFileError("model: '' is neither a folder nor a name on the hub")
     folder = Path(model)
     if folder.is_dir():
         if not (folder / _CONFIG).is_file():

@@ -139,6 +139,7 @@ def test_a_run_of_other_problems_in_a_file_of_the_same_name_is_not_left_alone(re
 @pytest.mark.parametrize(
     "changes, error, message",
     [
+        ({"model": ""}, MissingFileError, "model: '' is neither a folder nor a name"),
         ({"model": "no/such-model"}, MissingFileError, "model: 'no/such-model' is no folder here"),
         ({"model": "no/such/model"}, MissingFileError, "there is no folder 'no/such/model'"),
         ({"model": "tests/model"}, MissingFileError, "there is no folder 'tests/model'"),

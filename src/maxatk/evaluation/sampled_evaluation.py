@@ -41,7 +41,8 @@ class SampledEvaluation(Evaluation):
         for_reading: bool = False,
     ) -> None:
         # Not in the recipe: the command line makes one whose required keys are yet to come.
-        require(isinstance(recipe.model, str), "model", "a folder or a name", recipe.model)
+        is_named = isinstance(recipe.model, str) and recipe.model != ""
+        require(is_named, "model", "a folder or a name", recipe.model)
         reads = {"model": recipe.model, "adapter": recipe.adapter}
         written = folder.out_folder(recipe.folder, reads=reads)
         written.check(for_reading=for_reading)  # before a model is loaded
