@@ -30,7 +30,7 @@ from maxatk.jsonl import write_jsonl
 from maxatk.models import PromptSettings, load_tokenizer
 from maxatk.records import Sample
 from maxatk.sampling import SamplingSettings
-from maxatk.statistics.tests import paired_difference
+from maxatk.statistics.significance import paired_difference
 from maxatk.train import Programs
 from maxatk.verifier import VerifierSettings
 

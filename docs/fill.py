@@ -50,7 +50,7 @@ from maxatk.report.figures import plot
 from maxatk.report.table_formats import format_table
 from maxatk.report.tables import Cell, Table
 from maxatk.statistics.intervals import FloatArray, Interval, student_mean
-from maxatk.statistics.tests import (
+from maxatk.statistics.significance import (
     FEWEST_SEEDS,
     over_seeds_and_problems,
     variance_of_shared_choices,

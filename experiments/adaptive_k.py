@@ -27,7 +27,7 @@ from maxatk.evaluation import EvalRecipe, evaluate
 from maxatk.evaluation.results import Results, read_results
 from maxatk.objectives import max_at_k
 from maxatk.settings import find_recipe, from_mapping
-from maxatk.statistics.tests import over_seeds
+from maxatk.statistics.significance import over_seeds
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import Place, places
 from maxatk.train import TrainRecipe, run

@@ -16,7 +16,7 @@ import numpy as np
 
 from maxatk.objectives import pass_at_k
 from maxatk.statistics.intervals import default_ks
-from maxatk.statistics.tests import (
+from maxatk.statistics.significance import (
     PairedDifference,
     adjusted_p_values,
     over_seeds,

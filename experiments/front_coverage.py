@@ -12,7 +12,7 @@ import argparse
 
 import numpy as np
 
-from maxatk.statistics.tests import over_seeds, variance_of_shared_choices
+from maxatk.statistics.significance import over_seeds, variance_of_shared_choices
 
 SEEDS = (3, 4, 5, 8)
 SIDES = ((1, 1), (2, 2), (8, 24))  # models of either side

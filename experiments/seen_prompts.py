@@ -30,7 +30,7 @@ from maxatk.evaluation.results import Results, read_results
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import load_problems
 from maxatk.settings import find_recipe, from_mapping
-from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds
+from maxatk.statistics.significance import FEWEST_SEEDS, over_seeds
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import Place, places
 

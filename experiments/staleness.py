@@ -47,7 +47,7 @@ from maxatk.problems import load_problems
 from maxatk.rewards import load_reward
 from maxatk.rewards.reward import columns_of
 from maxatk.sampling import SamplingSettings
-from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds
+from maxatk.statistics.significance import FEWEST_SEEDS, over_seeds
 from maxatk.train.asynchronous import MaxAtKAsyncConfig, MaxAtKAsyncTrainer, MaxAtKRolloutLoop
 from maxatk.verifier import VerifierSettings
 from train.asynchronous_stand_ins import RESPONSE, TEMPLATE, NoTransfer, without_gpu

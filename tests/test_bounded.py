@@ -26,7 +26,7 @@ from maxatk.errors import DataError
 from maxatk.problems.benchmarks.livecodebench import decode_tests
 from maxatk.recipe_yaml import load_yaml
 from maxatk.settings import read_recipe
-from maxatk.tables import csv_rows, parquet_rows
+from maxatk.table_files import csv_rows, parquet_rows
 
 GIBIBYTE = 1 << 30
 SECONDS = 10

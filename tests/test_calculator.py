@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from maxatk import max_at_k, pass_at_k
-from maxatk.statistics.tests import paired_difference
+from maxatk.statistics.significance import paired_difference
 from processes import patience
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from maxatk.cli.main import main
-from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Score
 from runs import write_run

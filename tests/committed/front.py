@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from maxatk.statistics.tests import over_seeds, variance_of_shared_choices
+from maxatk.statistics.significance import over_seeds, variance_of_shared_choices
 
 
 def chosen(values, names, seeds, *, aim, floor):

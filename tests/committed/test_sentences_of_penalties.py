@@ -13,7 +13,7 @@ from committed.results import (
     mean_over_seeds,
     mean_over_seeds_as_text,
 )
-from maxatk.statistics.tests import adjusted_p_values
+from maxatk.statistics.significance import adjusted_p_values
 from maxatk.studies.recipe import load_study
 
 

@@ -22,7 +22,7 @@ from committed.results import (
     shown_test,
     with_plain_signs,
 )
-from maxatk.statistics.tests import over_seeds_and_problems
+from maxatk.statistics.significance import over_seeds_and_problems
 
 
 def plain(cell):

@@ -14,7 +14,7 @@ from committed.results import (
     mean_over_seeds_as_text,
     shown_test,
 )
-from maxatk.statistics.tests import adjusted_p_values
+from maxatk.statistics.significance import adjusted_p_values
 from maxatk.studies.recipe import load_study
 from maxatk.studies.write import AT_OTHER_TEMPERATURES
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.budgets import read_budget
+from maxatk.evaluation.external_rewards import read_rewards
 from maxatk.evaluation.load import load_results
-from maxatk.evaluation.outside_rewards import read_rewards
 from maxatk.jsonl import write_jsonl
 from maxatk.report.model_comparison import CompareOptions, compare
-from maxatk.statistics.tests import adjusted_p_values, paired_difference
+from maxatk.statistics.significance import adjusted_p_values, paired_difference
 
 
 def rollouts(seed, *, problems=4, samples=5):

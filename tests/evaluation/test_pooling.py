@@ -11,8 +11,8 @@ from maxatk.evaluation.pooling import pool_results
 from maxatk.evaluation.tally import ScoreTally, build_results, histogram
 from maxatk.records import Outcome, Sample, Score
 from maxatk.report.comparison import pooled
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.notices import notices
-from maxatk.report.reading import load_comparison
 
 PARTS = {"seed 1": 0.2, "seed 2": 0.6}
 

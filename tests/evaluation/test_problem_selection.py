@@ -3,7 +3,7 @@ import math
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.evaluation.results import read_results
 from maxatk.evaluation.selection_note import selection_note

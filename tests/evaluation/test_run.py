@@ -12,8 +12,8 @@ from maxatk.evaluation.selection_gains import selection_gains
 from maxatk.evaluation.submissions import program_key
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import pass_at_k
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.problem_details import problem_details
-from maxatk.report.reading import load_comparison
 from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import Verifier
 from runs import evaluated, rows_of, scored

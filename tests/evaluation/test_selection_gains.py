@@ -13,8 +13,8 @@ from maxatk.errors import (
     MissingDependencyError,
     MissingFileError,
 )
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.evaluation.load import results_of_folder
-from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.evaluation.selection_gains import SCORIO_RULES, selection_gains
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import max_at_k

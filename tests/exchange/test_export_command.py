@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.exchange import read_log
 from maxatk.exchange.export import Exported, export
 from maxatk.jsonl import write_jsonl

@@ -7,7 +7,7 @@ import pytest
 
 from maxatk import bounded
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.outside_rewards import read_rewards, score_rewards
+from maxatk.evaluation.external_rewards import read_rewards, score_rewards
 from maxatk.evaluation.submissions import problems_of_log, read_submissions
 from maxatk.exchange import FORMATS, read_log
 from maxatk.jsonl import write_jsonl

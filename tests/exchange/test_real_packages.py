@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.exchange import read_log
 from maxatk.exchange.export import Exported, export

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.external_rewards import read_rewards, score_rewards
 from maxatk.evaluation.load import load_results
-from maxatk.evaluation.outside_rewards import read_rewards, score_rewards
 from maxatk.evaluation.results import read_results
 from maxatk.exchange import read_log
 from maxatk.jsonl import write_jsonl

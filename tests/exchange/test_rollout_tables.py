@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from maxatk.cli.main import main
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.outside_rewards import read_rewards, score_rewards
+from maxatk.evaluation.external_rewards import read_rewards, score_rewards
 from maxatk.exchange import read_log
 from maxatk.jsonl import write_jsonl
 from maxatk.training.rows import Rows

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maxatk.errors import DataError
-from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.exchange import read_log
 from maxatk.jsonl import write_jsonl
 

@@ -16,7 +16,7 @@ from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
 from maxatk.report.decision import decide
-from maxatk.report.reading import load_comparison
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.tables import change, change_interval, interval, p_value, share
 from maxatk.verifier import Verifier
 from processes import patience

@@ -14,11 +14,11 @@ from maxatk.evaluation import frame
 from maxatk.report import CompareOptions, compare, write_report
 from maxatk.report.comparison import pooled
 from maxatk.report.decision import decide
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.notices import notices
-from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import winners
 from maxatk.statistics.power import pairs_needed
-from maxatk.statistics.tests import (
+from maxatk.statistics.significance import (
     adjusted_p_values,
     over_seeds,
     over_seeds_and_problems,

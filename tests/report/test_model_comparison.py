@@ -11,7 +11,7 @@ from maxatk.report.comparison_tables import table_of_tests
 from maxatk.report.run_tables import scores_table
 from maxatk.report.tables import change, share
 from maxatk.statistics.intervals import mean_interval
-from maxatk.statistics.tests import paired_difference, wilcoxon
+from maxatk.statistics.significance import paired_difference, wilcoxon
 
 
 def scored(compared):

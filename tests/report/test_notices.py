@@ -5,8 +5,8 @@ import html
 import json
 
 from maxatk.report import write_report
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.notices import notices
-from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import samples_table
 
 

@@ -7,8 +7,8 @@ from maxatk.errors import DataError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from maxatk.report import load_comparison, write_report
+from maxatk.report.load_runs import Reading
 from maxatk.report.problem_details import MOST_TEXT, problem_details, rewards_text
-from maxatk.report.reading import Reading
 from runs import write_run
 
 REWARDS = [0.5, 1.0, None, 0.0, 0.5]

@@ -7,7 +7,7 @@ import pytest
 from maxatk.objectives import METHODS
 from maxatk.records import Outcome, Score
 from maxatk.report import write_report
-from maxatk.report.reading import Reading, load_comparison
+from maxatk.report.load_runs import Reading, load_comparison
 from maxatk.report.recorded_settings import (
     described,
     models_table,

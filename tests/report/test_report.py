@@ -17,7 +17,7 @@ from maxatk.report import Reading, figure1, overview_table, write_report
 from maxatk.report.decision import decide
 from maxatk.report.figure_style import lines_for
 from maxatk.report.figures import entropy_svg, metric_svg
-from maxatk.report.reading import load_comparison
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.run_tables import (
     every_k,
     samples_table,

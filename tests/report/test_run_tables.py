@@ -19,15 +19,15 @@ from maxatk.report import (
 )
 from maxatk.report.comparison_tables import table_of_tests
 from maxatk.report.decision import decide
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.notices import notices
-from maxatk.report.reading import load_comparison
 from maxatk.report.run_tables import (
     every_k,
     samples_table,
     scores_table,
 )
 from maxatk.report.tables import transposed
-from maxatk.statistics.tests import paired_difference
+from maxatk.statistics.significance import paired_difference
 
 SHOWN = (1, 8, 32, 128)
 EVERY = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from maxatk.report import write_report
-from maxatk.report.reading import load_comparison
+from maxatk.report.load_runs import load_comparison
 from maxatk.report.trade_off import front, trade_off_svg
 
 VALUES = st.sampled_from([0.0, 0.25, 0.5, 1.0])

@@ -17,7 +17,7 @@ from maxatk.statistics.intervals import (
     student_mean,
     t_quantile,
 )
-from maxatk.statistics.tests import paired_difference, t_test
+from maxatk.statistics.significance import paired_difference, t_test
 
 
 def test_default_ks():

@@ -11,7 +11,7 @@ from scipy import stats
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import pass_at_k
 from maxatk.statistics.intervals import mean_interval
-from maxatk.statistics.tests import paired_difference
+from maxatk.statistics.significance import paired_difference
 
 
 def compared(differences):

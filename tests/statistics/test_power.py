@@ -11,7 +11,7 @@ from scipy import stats
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import pass_at_k
 from maxatk.statistics.power import pairs_needed, problems_needed
-from maxatk.statistics.tests import paired_difference
+from maxatk.statistics.significance import paired_difference
 
 CHANCES = np.random.default_rng(0).beta(0.4, 1.6, 1000)  # of the table in the documents
 PAGE = Path(__file__).parents[2] / "docs" / "choose.md"

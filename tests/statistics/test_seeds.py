@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.statistics.tests import (
+from maxatk.statistics.significance import (
     over_seeds,
     over_seeds_and_problems,
     paired_difference,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.statistics.tests import adjusted_p_values, wilcoxon
+from maxatk.statistics.significance import adjusted_p_values, wilcoxon
 
 
 def brute_p(differences):

@@ -11,7 +11,7 @@ from maxatk.cli.main import main
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
 from maxatk.records import Outcome, Score
-from maxatk.statistics.tests import over_seeds_and_problems
+from maxatk.statistics.significance import over_seeds_and_problems
 from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.front import FLOORS, front_of

@@ -9,7 +9,7 @@ import pytest
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import write_json
-from maxatk.statistics.tests import adjusted_p_values
+from maxatk.statistics.significance import adjusted_p_values
 from maxatk.studies.variants import Variant
 
 SEEDS = [1, 2, 3, 4]

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from maxatk import advantages
-from maxatk.evaluation.outside_rewards import score_rewards
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.exchange import read_log
 from maxatk.problems import load_problems
 from maxatk.training.group_log import training_log

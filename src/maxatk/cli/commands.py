@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from maxatk.cli.arguments import ASSIGNMENT, METRIC, NUMBER, TEXT, WHOLE, FlagKinds
+from maxatk.cli.merged_flags import ASSIGNMENT, METRIC, NUMBER, TEXT, WHOLE, FlagKinds
 
 _OF_VERIFIER = {"verifier.sandbox": TEXT, "verifier.flags": TEXT}
 _SWITCHES_OF_DRAWING = ("stop-at-fence", "server.chat")

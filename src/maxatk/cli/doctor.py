@@ -12,8 +12,8 @@ from maxatk.errors import SandboxError, StageError
 from maxatk.verifier import LanguageHere, Layer, doctor, languages_here
 
 if TYPE_CHECKING:
-    from maxatk.cli.trial import TriedEngine
-    from maxatk.verl.surface import Check
+    from maxatk.cli.doctor_engines import TriedEngine
+    from maxatk.verl.installation import Check
 
 
 def command(format: OutputFormat = "text", engines: bool = False) -> None:
@@ -32,13 +32,13 @@ def command(format: OutputFormat = "text", engines: bool = False) -> None:
     layers = doctor()
     parts_of_verl: list[Check] = []
     if importlib.util.find_spec("verl"):
-        from maxatk.verl.surface import registrations, versions  # takes seconds to import
+        from maxatk.verl.installation import registrations, versions  # takes seconds to import
 
         parts_of_verl = [*versions(), *registrations()]
     tried: list[TriedEngine] = []
     if engines:
-        from maxatk.cli.trial import try_engines
-        from maxatk.cli.trial_gradient import try_gradient
+        from maxatk.cli.doctor_engines import try_engines
+        from maxatk.cli.doctor_gradient import try_gradient
 
         tried = [*try_engines(), *try_gradient()]
     missing = [layer.name for layer in layers if layer.required and not layer.holds]

@@ -14,7 +14,7 @@ from maxatk.cores import usable_cores
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.load import ResultsSource
 from maxatk.exchange import parse_mapping
-from maxatk.report.reading import Reading
+from maxatk.report.load_runs import Reading
 from maxatk.settings import apply_overrides
 
 _SMALL = 64 << 20  # bytes of weights

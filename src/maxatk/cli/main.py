@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from maxatk.cli.arguments import merged_flags
 from maxatk.cli.commands import COMMANDS, CommandRow
+from maxatk.cli.merged_flags import merged_flags
 from maxatk.errors import MaxAtKError, MissingDependencyError, printable, suggestion
 from maxatk.version import VERSION
 

@@ -101,8 +101,8 @@ def progress_of(
     """Yield `report(done, total, part)`, shown as `mode` says until the block ends.
 
     "auto" draws a bar for each of `parts` on a terminal, else prints a line every ten seconds;
-    "json" prints {"done", "total"} of the parts that are `counted`, which have one total and are all
-    `parts` unless others are named, and ends this process with its parent.
+    "json" prints {"done", "total"} of the parts that are `counted`, which have one total and are
+    all `parts` unless some are named, and ends this process with its parent.
     """
     report = Progress(parts)
     if mode == "json":

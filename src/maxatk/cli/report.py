@@ -13,8 +13,8 @@ from maxatk.cli.results_output import results_output
 from maxatk.errors import DataError
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.folders import TRAIN_RECORD, read_training
+from maxatk.report.load_runs import Reading, load_comparison
 from maxatk.report.notices import selection_lines
-from maxatk.report.reading import Reading, load_comparison
 from maxatk.report.run_tables import every_k
 
 

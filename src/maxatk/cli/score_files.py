@@ -10,7 +10,7 @@ from pathlib import Path
 
 from maxatk.cli.output import say_aside
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.outside_rewards import natural
+from maxatk.evaluation.external_rewards import natural
 from maxatk.exchange.recognition import LOG_ENDINGS, is_named_as_log
 from maxatk.exchange.unfinished import is_unfinished
 

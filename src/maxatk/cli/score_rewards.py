@@ -10,8 +10,8 @@ from maxatk.cli.results_output import metric_rows
 from maxatk.cli.score_flags import ScoreFlags
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.budgets import read_budget, turns_of
+from maxatk.evaluation.external_rewards import score_rewards
 from maxatk.evaluation.load import results_of_folder
-from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.scoring import BY_TESTS

@@ -1,8 +1,8 @@
 """Evaluation runs: samples drawn or read, their scores and results, and the best of them."""
 
+from maxatk.evaluation.external_rewards import frame
 from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.merge import merge
-from maxatk.evaluation.outside_rewards import frame
 from maxatk.evaluation.recipe import EvalRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.run import evaluate, plan, score

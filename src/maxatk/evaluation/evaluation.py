@@ -19,8 +19,8 @@ from maxatk.evaluation.recipe import RunRecipe
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.scoring import Scorer
 from maxatk.evaluation.scoring_thread import scoring_thread
+from maxatk.evaluation.shard_settings import SHARD, check_siblings
 from maxatk.evaluation.shards import Shard, ShardPlan
-from maxatk.evaluation.siblings import SHARD, check_siblings
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission
 from maxatk.evaluation.tally import build_results

@@ -25,8 +25,8 @@ from maxatk.evaluation.folder import (
     recorded_settings,
 )
 from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.shard_settings import SHARD, refuse_differences
 from maxatk.evaluation.shards import Shard, ShardPlan, shard_folders
-from maxatk.evaluation.siblings import SHARD, refuse_differences
 from maxatk.evaluation.store import Key, KeyedRecord, key_of
 from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json, write_json

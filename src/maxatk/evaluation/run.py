@@ -7,7 +7,7 @@ from typing import Any
 
 from maxatk.check import function_or_none, require
 from maxatk.evaluation.evaluation import Evaluation, UnitProgress
-from maxatk.evaluation.filed_evaluation import FiledEvaluation
+from maxatk.evaluation.file_evaluation import FiledEvaluation
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.sampled_evaluation import SampledEvaluation

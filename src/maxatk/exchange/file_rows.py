@@ -8,9 +8,9 @@ from typing import Any
 
 from maxatk.bounded import json_value, lines_of, lines_or_whole, placed
 from maxatk.errors import DataError
-from maxatk.exchange.log import PlacedRow, RawRow
+from maxatk.exchange.log_rows import PlacedRow, RawRow
 from maxatk.jsonl import json_object
-from maxatk.tables import TextRow, csv_rows, parquet_rows, whole_row
+from maxatk.table_files import TextRow, csv_rows, parquet_rows, whole_row
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from maxatk.errors import DataError
-from maxatk.exchange import log
+from maxatk.exchange import log_rows
 from maxatk.exchange.evaluator_logs import EVALUATOR_LOGS
-from maxatk.exchange.log import LogFormat, LogRow, RawRow
+from maxatk.exchange.log_rows import LogFormat, LogRow, RawRow
 from maxatk.exchange.trainer_logs import TRAINER_LOGS
 from maxatk.exchange.wide import several_completions, several_rewards
 from maxatk.records import Sample
@@ -22,7 +22,7 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     A row may have all completions of its problem.
     """
     if "problem_id" in row:
-        problem_id = log.identifier(row["problem_id"], "problem_id")
+        problem_id = log_rows.identifier(row["problem_id"], "problem_id")
         if "completion" not in row:
             raise DataError(
                 f"sample: missing field 'completion'; got {sorted(row)}; "
@@ -44,8 +44,8 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     present = [name for name in ("solution", "completion") if row.get(name) is not None]
     if not present:
         raise DataError(f"sample: missing field 'completion' or 'solution'; got {sorted(row)}")
-    task = log.identifier(row["task_id"], "task_id")
-    text = log.field(row, present[0], "text")
+    task = log_rows.identifier(row["task_id"], "task_id")
+    text = log_rows.field(row, present[0], "text")
     if present[0] == "solution":
         return [LogRow(task, completion=text, program=text)]
     return [LogRow(task, completion=text, continues=True)]
@@ -64,12 +64,12 @@ def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
         if name not in row and name not in mapping:
             missing = f"field {name!r}: is missing; got {', '.join(sorted(map(str, row)))}"
             raise DataError(f"{missing}; --map {name}=FIELD says which it is")
-    paths = {name: name for name in log.MAPPED if name in row and name not in mapping}
+    paths = {name: name for name in log_rows.MAPPED if name in row and name not in mapping}
     if mapping.get("turns") == "turn":
         paths.pop("turn", None)  # that column has the number of turns
     paths |= {"problem_id": mapping.get("problem_id", "problem_id")}
-    columns = log.numbers(row, without=(*log.MAPPED, *mapping.values()))
-    return [log.sample_at(row, paths, columns)]
+    columns = log_rows.numbers(row, without=(*log_rows.MAPPED, *mapping.values()))
+    return [log_rows.sample_at(row, paths, columns)]
 
 
 FORMATS: dict[str, LogFormat] = {

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from maxatk.check import one_of, require, several
 from maxatk.errors import InvalidValueError
-from maxatk.exchange import log
+from maxatk.exchange import log_rows
 from maxatk.exchange.formats import FORMATS
-from maxatk.exchange.log import LogRow, RawRow
+from maxatk.exchange.log_rows import LogRow, RawRow
 from maxatk.exchange.rollouts import CHOICE, check_choice
 
 
@@ -37,7 +37,7 @@ def check_mapping(format_name: str, mapping: Mapping[str, str]) -> None:
     """Raise InvalidValueError for an unknown format, or a field that it does not take."""
     one_of("format", format_name, FORMATS)
     check_choice(mapping.get(CHOICE))
-    allowed = [*log.MAPPED, CHOICE]
+    allowed = [*log_rows.MAPPED, CHOICE]
     choice = FORMATS[format_name].choice
     if choice is not None:
         allowed.append(choice)
@@ -53,14 +53,15 @@ def mapped(samples: Sequence[LogRow], row: RawRow, mapping: Mapping[str, str]) -
     """
     if not samples:
         return samples
-    for name in mapping.keys() & set(log.MAPPED):
+    for name in mapping.keys() & set(log_rows.MAPPED):
         path = mapping[name]
-        value = log.field(row, path)
+        value = log_rows.field(row, path)
         # One value for all samples of the row, as a conversation is, or a list of one for each.
-        is_shared = not isinstance(value, list) or log.is_list_of(Mapping, value)
+        is_shared = not isinstance(value, list) or log_rows.is_list_of(Mapping, value)
         values = [value] * len(samples) if is_shared else value
+        values = log_rows.one_each(values, len(samples), path)
         samples = [
-            dataclasses.replace(sample, **{name: log.typed(name, item, path, row)})
-            for sample, item in zip(samples, log.one_each(values, len(samples), path), strict=True)
+            dataclasses.replace(sample, **{name: log_rows.typed(name, item, path, row)})
+            for sample, item in zip(samples, values, strict=True)
         ]
     return samples

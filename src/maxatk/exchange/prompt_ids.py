@@ -6,7 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
 
-from maxatk.exchange.log import LogRow
+from maxatk.exchange.log_rows import LogRow
 
 _LONGEST_ANSWER = 40  # characters of an answer that stands in an id
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from maxatk.errors import DataError
 from maxatk.exchange.file_rows import CSV_ENDINGS, row_of
 from maxatk.exchange.formats import FORMATS, OURS, TABLE
-from maxatk.exchange.log import LogFormat, PlacedRow, RawRow
-from maxatk.tables import TextRow
+from maxatk.exchange.log_rows import LogFormat, PlacedRow, RawRow
+from maxatk.table_files import TextRow
 
 FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 
 from maxatk.check import one_of
 from maxatk.errors import DataError
-from maxatk.exchange.log import LogRow
+from maxatk.exchange.log_rows import LogRow
 from maxatk.exchange.turns import reached_by
 from maxatk.objectives.rollouts import RolloutReward
 

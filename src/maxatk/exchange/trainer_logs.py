@@ -21,8 +21,8 @@ from maxatk.bounded import refuse_packed
 from maxatk.check import existing_file, needing
 from maxatk.conversations import completion_text, transcript
 from maxatk.errors import DataError
-from maxatk.exchange import log
-from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+from maxatk.exchange import log_rows
+from maxatk.exchange.log_rows import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.training.best_of_trl import BEFORE
 
 _TRL_FIELDS = ("step", "prompt", "completion", "advantage")
@@ -34,7 +34,7 @@ _VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of `log_completions`, one parquet file a step; a reward function is a column."""
     # An advantage knows the rewards of its group: a score that selects has to do without.
-    columns = log.numbers(row, without=_TRL_FIELDS)
+    columns = log_rows.numbers(row, without=_TRL_FIELDS)
     # A reward that is empty here, or NaN, may be a number in another row.
     missing = [name for name, value in row.items() if value is None or value != value]
     rewards = [name for name in row if name not in _TRL_FIELDS]
@@ -49,7 +49,7 @@ def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
                 "; --map reward=NAME chooses one"
             )
         paths["reward"] = rewards[0]
-    return [log.sample_at(row, paths, columns)]
+    return [log_rows.sample_at(row, paths, columns)]
 
 
 def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
@@ -57,8 +57,8 @@ def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     if _VERL_FILLS.fullmatch(str(row.get("uid"))):
         return []  # it fills a rollout batch, and is no sample
     paths = {"prompt": "input", "completion": "output", "reward": "score", "answer": "gts"}
-    columns = log.numbers(row, without=("step", *paths.values()))
-    sample = log.sample_at(row, paths, columns)
+    columns = log_rows.numbers(row, without=("step", *paths.values()))
+    sample = log_rows.sample_at(row, paths, columns)
     output = _VERL_OUTPUT.fullmatch(str(row.get("uid")))
     if output is not None:
         sample.rollout = output["session"]
@@ -76,15 +76,15 @@ def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
         }
         if not row.get("error"):  # a rollout that failed has a reward of 0 that says nothing
             paths["reward"] = "reward"
-        return [log.sample_at(row, paths, log.numbers_at(row, "metrics"))]
+        return [log_rows.sample_at(row, paths, log_rows.numbers_at(row, "metrics"))]
     problem_id = _task_of_verifiers(row)
-    prompt = log.conversation(log.field(row, "task.data.prompt", absent=None))
+    prompt = log_rows.conversation(log_rows.field(row, "task.data.prompt", absent=None))
     traces = [
         trace
-        for trace in log.field(row, "traces", "a list of objects")
-        if log.field(trace, "agent.trainable", absent=True)
+        for trace in log_rows.field(row, "traces", "a list of objects")
+        if log_rows.field(trace, "agent.trainable", absent=True)
     ]
-    roles = [log.field(trace, "agent.name", absent="") for trace in traces]
+    roles = [log_rows.field(trace, "agent.name", absent="") for trace in traces]
     if len(set(roles)) == 1:
         return [_trace(trace, problem_id, prompt) for trace in traces]
     # Rewards of several roles are of several problems: nobody chooses among them.
@@ -97,10 +97,10 @@ def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 def _task_of_verifiers(row: RawRow) -> str:
     """Return the id of an episode's problem: the first that the task has."""
     for path in ("task.key", "task.data.name", "task.data.idx", "task.hash"):
-        value = log.field(row, path, absent=None)
+        value = log_rows.field(row, path, absent=None)
         if value is not None:
-            return log.identifier(value, "task.key")
-    return log.identifier(None, "task.key")  # raises, naming the field
+            return log_rows.identifier(value, "task.key")
+    return log_rows.identifier(None, "task.key")  # raises, naming the field
 
 
 def _trace(trace: RawRow, problem_id: str, prompt: str | None) -> LogRow:
@@ -109,23 +109,25 @@ def _trace(trace: RawRow, problem_id: str, prompt: str | None) -> LogRow:
     A trace that has failed has no reward, whatever stands there. The last message may be that of a
     sub-agent; then the reply of the main one has a field of its own.
     """
-    rewards = log.field(trace, "rewards", "an object", absent={})
+    rewards = log_rows.field(trace, "rewards", "an object", absent={})
     parts = [part for part in rewards.values() if part is not None]
     try:
         total = sum(float(part["score"]) * float(part.get("weight", 1.0)) for part in parts)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         text = f"field 'traces.rewards': must map names to scores, got {parts!r:.60}"
         raise DataError(text) from error
-    nodes = log.field(trace, "nodes", "a list of objects")
-    messages = [log.field(node, "message", "an object") for node in nodes if node.get("sampled")]
-    is_scored = len(parts) > 0 and log.field(trace, "ok", absent=True)
-    reply = log.field(trace, "root_reply", "text", absent=None)
+    nodes = log_rows.field(trace, "nodes", "a list of objects")
+    messages = [
+        log_rows.field(node, "message", "an object") for node in nodes if node.get("sampled")
+    ]
+    is_scored = len(parts) > 0 and log_rows.field(trace, "ok", absent=True)
+    reply = log_rows.field(trace, "root_reply", "text", absent=None)
     return LogRow(
         problem_id,
         completion=completion_text(messages) if reply is None else reply,
         transcript=_transcript(nodes),
-        reward=log.reward(total, "traces.rewards") if is_scored else None,
-        columns=log.numbers_at(trace, "metrics"),
+        reward=log_rows.reward(total, "traces.rewards") if is_scored else None,
+        columns=log_rows.numbers_at(trace, "metrics"),
         prompt=prompt,
         turns=len(messages),
     )
@@ -135,7 +137,7 @@ def _transcript(nodes: Sequence[RawRow]) -> str:
     """Return the messages of a trace from the first one that was sampled."""
     sampled = [bool(node.get("sampled")) for node in nodes]
     start = sampled.index(True) if any(sampled) else len(nodes)
-    return transcript([log.field(node, "message", "an object") for node in nodes[start:]])
+    return transcript([log_rows.field(node, "message", "an object") for node in nodes[start:]])
 
 
 def _slime_rows(path: Path) -> Iterator[PlacedRow]:
@@ -163,62 +165,62 @@ def _slime(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             parts = ", ".join(map(str, row["reward"]))
             raise DataError(f"field 'reward': has {parts}; --map reward=reward.NAME chooses one")
         paths["reward"] = "reward"
-    columns = log.numbers(row, without=(*_SLIME_PLACES, *paths.values()))
-    return [log.sample_at(row, paths, columns)]
+    columns = log_rows.numbers(row, without=(*_SLIME_PLACES, *paths.values()))
+    return [log_rows.sample_at(row, paths, columns)]
 
 
 def _rllm(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read an episode; its last trajectory is the sample, and whether it is right a column."""
-    trajectories = log.field(row, "trajectories", "a list of objects")
+    trajectories = log_rows.field(row, "trajectories", "a list of objects")
     if not trajectories:
         raise DataError("field 'trajectories': is empty")
     trajectory = trajectories[-1]
     correct = float(bool(row["is_correct"]))
     # Without a task an episode is named `problem:number`.
     episode = str(row.get("id", ""))
-    problem_id = log.field(row, "task.id", absent=episode.rpartition(":")[0] or episode)
-    reward = log.field(trajectory, "reward", absent=correct)
+    problem_id = log_rows.field(row, "task.id", absent=episode.rpartition(":")[0] or episode)
+    reward = log_rows.field(trajectory, "reward", absent=correct)
     return [
         LogRow(
-            log.identifier(problem_id, "task.id"),
+            log_rows.identifier(problem_id, "task.id"),
             completion=_rllm_completion(trajectory),
-            reward=log.reward(reward, "reward"),
-            columns={"correct": correct, **log.numbers_at(row, "metrics")},
-            prompt=log.conversation(log.field(row, "task.instruction", absent=None)),
-            turns=len(log.field(trajectory, "steps", "a list of objects")),
+            reward=log_rows.reward(reward, "reward"),
+            columns={"correct": correct, **log_rows.numbers_at(row, "metrics")},
+            prompt=log_rows.conversation(log_rows.field(row, "task.instruction", absent=None)),
+            turns=len(log_rows.field(trajectory, "steps", "a list of objects")),
         )
     ]
 
 
 def _rllm_completion(trajectory: RawRow) -> str | None:
     """Return what the model wrote in the last step, in whichever of three fields it stands."""
-    steps = log.field(trajectory, "steps", "a list of objects")
+    steps = log_rows.field(trajectory, "steps", "a list of objects")
     step = steps[-1] if steps else {}
     if step.get("model_response"):
         return str(step["model_response"])
     messages = step.get("chat_completions") or []
-    return log.conversation(messages[-1:]) or log.conversation(trajectory.get("output"))
+    return log_rows.conversation(messages[-1:]) or log_rows.conversation(trajectory.get("output"))
 
 
 def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read a row of trajectories.jsonl, or of *_rollout_summaries.jsonl, which has no texts."""
     if "traj_idx" in row:
-        parts = [str(log.field(row, name)) for name in ("split", "iteration", "group_idx")]
-        columns = log.numbers_at(row, "trajectory_metrics")
+        parts = [str(log_rows.field(row, name)) for name in ("split", "iteration", "group_idx")]
+        columns = log_rows.numbers_at(row, "trajectory_metrics")
         paths = {"problem_id": "group", "sample": "traj_idx", "reward": "total_reward"}
-        return [log.sample_at({**row, "group": "/".join(parts)}, paths, columns)]
-    turns = log.field(row, "turns", "a list of objects")
+        return [log_rows.sample_at({**row, "group": "/".join(parts)}, paths, columns)]
+    turns = log_rows.field(row, "turns", "a list of objects")
     prompt = [turn for turn in turns[:1] if turn.get("role") != "assistant"]
     answers = [turn for turn in turns if turn.get("role") == "assistant"]
     failed = bool(row.get("error"))
     id_field = "idx" if row["example_id"] in (None, "") else "example_id"
     return [
         LogRow(
-            log.identifier(row[id_field], id_field),
-            completion=log.conversation(answers[-1:]),
-            reward=None if failed else log.reward(log.field(row, "reward"), "reward"),
-            columns=log.numbers_at(row, "metrics"),
-            prompt=log.conversation(prompt) or None,
+            log_rows.identifier(row[id_field], id_field),
+            completion=log_rows.conversation(answers[-1:]),
+            reward=None if failed else log_rows.reward(log_rows.field(row, "reward"), "reward"),
+            columns=log_rows.numbers_at(row, "metrics"),
+            prompt=log_rows.conversation(prompt) or None,
             turns=len(answers),
         )
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from maxatk.exchange.log import LogRow
+from maxatk.exchange.log_rows import LogRow
 
 
 def reached_by(

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import DataError
-from maxatk.exchange import log
-from maxatk.exchange.log import LogRow, RawRow
-from maxatk.tables import value_at
+from maxatk.exchange import log_rows
+from maxatk.exchange.log_rows import LogRow, RawRow
+from maxatk.table_files import value_at
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
 
@@ -33,7 +33,7 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
             ]
         return None
     id_path = mapping.get("problem_id", "problem_id")
-    problem_id = log.identifier(log.field(row, id_path), id_path)
+    problem_id = log_rows.identifier(log_rows.field(row, id_path), id_path)
     if "reward" in row or "reward" in mapping:
         values = value_at(row, mapping.get("reward", "reward"))
         if not _is_list_of_numbers(values):
@@ -51,9 +51,9 @@ def several_rewards(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow] | N
 def _with_completions(samples: list[LogRow], row: RawRow) -> list[LogRow]:
     """Return the samples of a row with its list of completions, if it has one for them."""
     value: Any = row.get("completion")
-    if not log.is_list_of(str, value):
+    if not log_rows.is_list_of(str, value):
         return samples
-    texts = log.one_each(value, len(samples), "completion")
+    texts = log_rows.one_each(value, len(samples), "completion")
     return [
         dataclasses.replace(sample, completion=text)
         for sample, text in zip(samples, texts, strict=True)
@@ -71,18 +71,19 @@ def several_completions(
     value, or another number of them, in place of a list.
     """
     texts = value_at(row, mapping.get("completion", "completion"))
-    if not log.is_list_of(str, texts):
+    if not log_rows.is_list_of(str, texts):
         return None
     id_path = mapping.get("problem_id", "problem_id")
-    problem_id = log.identifier(log.field(row, id_path), id_path)
+    problem_id = log_rows.identifier(log_rows.field(row, id_path), id_path)
     if not texts:
         raise _without_samples(problem_id)
     numbers = _one_each("sample", row, mapping, len(texts))
     rewards: Sequence[float | None] = [None] * len(texts)
     if with_rewards:
         rewards = _one_each("reward", row, mapping, len(texts))
-    prompt = log.conversation(log.field(row, mapping.get("prompt", "prompt"), absent=None))
-    answer = log.field(row, mapping.get("answer", "answer"), absent=None)
+    asked = log_rows.field(row, mapping.get("prompt", "prompt"), absent=None)
+    prompt = log_rows.conversation(asked)
+    answer = log_rows.field(row, mapping.get("answer", "answer"), absent=None)
     return [
         LogRow(
             problem_id,
@@ -99,8 +100,10 @@ def several_completions(
 def _one_each(name: str, row: RawRow, mapping: Mapping[str, str], count: int) -> Sequence[Any]:
     """Return a field for each completion of a row, None for each where the row has none."""
     path = mapping.get(name, name)
-    values = log.field(row, path, "a list", absent=[None] * count)
-    return [log.typed(name, value, path, row) for value in log.one_each(values, count, path)]
+    values = log_rows.field(row, path, "a list", absent=[None] * count)
+    return [
+        log_rows.typed(name, value, path, row) for value in log_rows.one_each(values, count, path)
+    ]
 
 
 def _is_list_of_numbers(value: Any) -> bool:
@@ -118,7 +121,7 @@ def _samples(problem_id: str, values: Iterable[tuple[int, Any]], row: RawRow) ->
         LogRow(
             problem_id,
             number,
-            reward=log.typed("reward", value, f"reward of sample {number}", row),
+            reward=log_rows.typed("reward", value, f"reward of sample {number}", row),
         )
         for number, value in values
     ]

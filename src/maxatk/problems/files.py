@@ -12,7 +12,7 @@ from maxatk.bounded import json_value, lines_or_whole, placed
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import json_objects, read_jsonl
 from maxatk.problems.benchmarks.base import Row
-from maxatk.tables import csv_rows, parquet_rows, whole_row
+from maxatk.table_files import csv_rows, parquet_rows, whole_row
 
 FORMATS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from maxatk.report.load_runs import Reading, load_comparison
 from maxatk.report.model_comparison import CompareOptions, ModelComparison, compare
-from maxatk.report.reading import Reading, load_comparison
 from maxatk.report.run_tables import outcomes_table, overview_table
 from maxatk.report.table_formats import format_table
 from maxatk.report.tables import Cell, Table

@@ -8,7 +8,7 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.load import ResultsSource
 from maxatk.evaluation.problem_groups import results_by
-from maxatk.report.reading import Reading, folder_of
+from maxatk.report.load_runs import Reading, folder_of
 
 
 def sources_by_benchmark(

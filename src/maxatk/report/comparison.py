@@ -16,7 +16,7 @@ from maxatk.errors import InvalidValueError, counted, unknown_name
 from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.pooling import pool_results, same_problems
 from maxatk.evaluation.results import METRICS, Mean, Results
-from maxatk.statistics.tests import FEWEST_SEEDS
+from maxatk.statistics.significance import FEWEST_SEEDS
 
 BASE = "base"
 ALPHA = 0.05

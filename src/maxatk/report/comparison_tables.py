@@ -10,7 +10,7 @@ from maxatk.report import tables
 from maxatk.report.comparison import SPEAKS_OF, Comparison, Over
 from maxatk.report.paired_tests import Measure, PairedTest
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
-from maxatk.statistics.tests import FEWEST_SEEDS, smallest_sign_flip_p
+from maxatk.statistics.significance import FEWEST_SEEDS, smallest_sign_flip_p
 
 
 def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "problems") -> Table:

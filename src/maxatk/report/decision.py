@@ -14,7 +14,7 @@ from maxatk.report.paired_tests import PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.tables import change, change_interval, mean_cell
 from maxatk.statistics.intervals import ROUNDING
 from maxatk.statistics.power import pairs_needed
-from maxatk.statistics.tests import fewest_problems
+from maxatk.statistics.significance import fewest_problems
 
 _MOST_NEEDED = 10_000  # problems, beyond which a difference is too small for any benchmark
 _MOST_NAMES = 4  # of models that a sentence lists

@@ -17,9 +17,9 @@ from maxatk.evaluation.results import METRICS, Results
 from maxatk.objectives import weighting
 from maxatk.report.comparison import Comparison, Run
 from maxatk.report.figure_style import Line, drawn_name, figure_file, inline_svg, lines_for
+from maxatk.report.load_runs import Runs, comparison_of
 from maxatk.report.model_comparison import ModelComparison
 from maxatk.report.paired_tests import paired_tests
-from maxatk.report.reading import Runs, comparison_of
 
 _BINS = 40
 _RATES = np.linspace(0.005, 0.995, 199)

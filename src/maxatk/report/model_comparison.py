@@ -17,11 +17,11 @@ from maxatk.report.benchmarks import sources_by_benchmark
 from maxatk.report.comparison import ALPHA, DEFAULT_KS, Comparison
 from maxatk.report.comparison_tables import row_of_test, score_rows
 from maxatk.report.decision import Decision, decide
+from maxatk.report.load_runs import RUNS_BY_NAME, Reading, load_comparison
 from maxatk.report.paired_tests import Measure, PairedTest
-from maxatk.report.reading import RUNS_BY_NAME, Reading, load_comparison
 from maxatk.report.run_tables import scores_table
 from maxatk.report.tables import TidyRow
-from maxatk.statistics.tests import wilcoxon
+from maxatk.statistics.significance import wilcoxon
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,10 +16,10 @@ from maxatk.errors import counted
 from maxatk.report import figures, recorded_settings, run_tables, trade_off, training_figures
 from maxatk.report.decision import decide
 from maxatk.report.figure_style import lines_for
+from maxatk.report.load_runs import Runs, comparison_of
 from maxatk.report.notices import notices, selection_lines
 from maxatk.report.problem_data import problem_data
 from maxatk.report.problem_details import problem_details
-from maxatk.report.reading import Runs, comparison_of
 from maxatk.report.tables import transposed
 from maxatk.version import VERSION
 from maxatk.writing import check_file, write_text

@@ -10,7 +10,7 @@ import numpy as np
 
 from maxatk.errors import InvalidValueError
 from maxatk.report.comparison import Comparison, Run
-from maxatk.statistics import tests as paired
+from maxatk.statistics import significance as paired
 from maxatk.statistics.intervals import (
     FloatArray,
     in_unit,

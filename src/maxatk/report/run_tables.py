@@ -11,8 +11,8 @@ from maxatk.records import Outcome
 from maxatk.report import tables
 from maxatk.report.comparison import Comparison, Run
 from maxatk.report.decision import Decision
+from maxatk.report.load_runs import Reading, Runs, comparison_of
 from maxatk.report.paired_tests import Measure
-from maxatk.report.reading import Reading, Runs, comparison_of
 from maxatk.report.tables import Cell, Table, table_of, table_of_rows
 
 KS = (1, 8, 32, 128)

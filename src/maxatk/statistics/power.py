@@ -15,7 +15,7 @@ from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives import pass_at_k
 from maxatk.objectives.checks import as_floats
 from maxatk.statistics.intervals import FloatArray, t_quantile
-from maxatk.statistics.tests import fewest_problems
+from maxatk.statistics.significance import fewest_problems
 
 _LEVEL = 0.05
 _QUANTILES = (1 - _LEVEL / 2, 0.8)  # a two-sided test at the level, and its power

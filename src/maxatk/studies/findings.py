@@ -18,8 +18,8 @@ from maxatk.evaluation.results import METRICS, Results
 from maxatk.evaluation.selection_note import selection_note
 from maxatk.folders import known, read_training
 from maxatk.report.comparison import ALPHA, DEFAULT_KS, Comparison, Over, Run, pooled
+from maxatk.report.load_runs import Reading, load_comparison
 from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
-from maxatk.report.reading import Reading, load_comparison
 from maxatk.studies.front import Front
 from maxatk.studies.schedule import Place
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from maxatk.report.comparison import BASE, Comparison
 from maxatk.statistics.intervals import none_for_nan, within
-from maxatk.statistics.tests import adjusted_p_values
+from maxatk.statistics.significance import adjusted_p_values
 from maxatk.studies.front_choice import NO_FLOOR, Candidates
 
 FLOORS = 9  # of max@1, from that of the model before training to the highest

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from maxatk.report.comparison import Comparison, Run
 from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error
-from maxatk.statistics.tests import (
+from maxatk.statistics.significance import (
     FEWEST_SEEDS,
     PairedDifference,
     over_seeds,

@@ -24,7 +24,7 @@ from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
-from maxatk.train.moves import Moves
+from maxatk.train.policy_drift import Moves
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
 from maxatk.train.unread_settings import check_unread

@@ -40,7 +40,7 @@ from maxatk.train.config import MaxAtKConfig
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
 from maxatk.train.model_card import describe_training
-from maxatk.train.moves import Moves
+from maxatk.train.policy_drift import Moves
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller

@@ -37,9 +37,9 @@ from verl.workers.utils.padding import response_from_nested
 
 from maxatk.training import Learner, TrainingRecord
 from maxatk.verl import loss, options, sessions
+from maxatk.verl.installation import check_versions
 from maxatk.verl.log import FIELDS, log_row, logged_values, record_groups
 from maxatk.verl.rows import selection_scores, validation_metrics
-from maxatk.verl.surface import check_versions
 
 
 class MaxAtKTrainer(PPOTrainer):

@@ -13,7 +13,7 @@ from maxatk.errors import DataError, counted
 from maxatk.problems.benchmarks import asserts, base, columns
 from maxatk.problems.benchmarks.mathematics import asked
 from maxatk.records import Problem, TestCase
-from maxatk.tables import MISSING, value_at
+from maxatk.table_files import MISSING, value_at
 
 _FORMS = (
     'a list of {"input": "2", "output": "4"} (--map input=NAME output=NAME for other names), of '

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any, NoReturn
 
-    from maxatk.verifier.inside.compiled import Program
+    from maxatk.verifier.inside.python_program import Program
 
 _MAX_MESSAGE = 1 << 26
 _CHECK = "<check>"

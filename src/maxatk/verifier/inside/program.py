@@ -13,7 +13,7 @@ import resource
 import sys
 
 from maxatk.verifier.inside import checker_files, checking, execution, protocol, scratch, syscalls
-from maxatk.verifier.inside.compiled import Program, import_early
+from maxatk.verifier.inside.python_program import Program, import_early
 from maxatk.verifier.inside.supervise import STANDARD, Context, Request, await_end, copy
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower

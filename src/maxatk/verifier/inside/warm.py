@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from maxatk.verifier.inside import compiled, execution, program, protocol, supervise
+from maxatk.verifier.inside import execution, program, protocol, python_program, supervise
 
 _ROUNDS = 12  # the interpreter specialises code that ran eight times
 _INPUT = b"3 1 2\nabc 1.5\n"
@@ -49,7 +49,7 @@ def rehearse(context: supervise.Context) -> None:
         job, results, context.test_filter, None, base_memory=0, orphans=context.orphans
     )
     trial.scratch = context.scratch
-    sample = compiled.Program(compile(_SAMPLE, "<program>", "exec"))
+    sample = python_program.Program(compile(_SAMPLE, "<program>", "exec"))
     program.open_standard_files(context.input_file)
     for _ in range(_ROUNDS):
         program.run_tests(sample, table, request, trial)

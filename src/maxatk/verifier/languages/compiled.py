@@ -6,9 +6,9 @@ import functools
 import re
 from collections.abc import Sequence
 
-from maxatk.verifier.excerpts import MOST_BLOCKS, Lines, last_whole
 from maxatk.verifier.fences import read_fences
 from maxatk.verifier.languages.language import Compiler, Language
+from maxatk.verifier.repeated_blocks import MOST_BLOCKS, Lines, last_whole
 
 # `int main(`, `signed main(`, `auto main(`; at the beginning of a line or behind another statement.
 _MAIN = re.compile(r"(?:^|[;}>\s])[A-Za-z_]\w*[ \t\n]+main[ \t\n]*\(", re.MULTILINE)

@@ -9,13 +9,13 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 
-from maxatk.verifier.excerpts import MOST_BLOCKS, last_whole
 from maxatk.verifier.fences import PYTHON
 from maxatk.verifier.languages.language import Language, text_form
 from maxatk.verifier.languages.python_answer import Answer, read_parts
 from maxatk.verifier.languages.python_blocks import Blocks, is_stub, reads_input
 from maxatk.verifier.languages.python_definition import Binding
 from maxatk.verifier.python_source import FILE, LONGEST, is_program, longest_program, parsed
+from maxatk.verifier.repeated_blocks import MOST_BLOCKS, last_whole
 
 _WRITES = re.compile(r"\bprint\b|write|\bstdout\b")
 _LONGEST = 1 << 16  # characters: what is longer is compared as text

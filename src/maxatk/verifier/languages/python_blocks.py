@@ -12,9 +12,9 @@ import symtable
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from maxatk.verifier.excerpts import MOST_BLOCKS, Excerpt, Lines
 from maxatk.verifier.languages.python_joined import in_one_program
 from maxatk.verifier.python_source import FILE, LONGEST, parsed
+from maxatk.verifier.repeated_blocks import MOST_BLOCKS, Excerpt, Lines
 
 # An assignment to sys.stdin reads nothing.
 _READS = re.compile(r"\binput\s*\(|\bstdin\b(?!\s*=(?!=))|\b(?:open|os\.read)\s*\(\s*0\b")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maxatk.cli.trial_gradient import try_gradient
+from maxatk.cli.doctor_gradient import try_gradient
 
 attention = torch.nn.functional.scaled_dot_product_attention
 

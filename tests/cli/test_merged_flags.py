@@ -6,9 +6,9 @@ import warnings
 import pytest
 import tyro
 
-from maxatk.cli.arguments import ASSIGNMENT, NUMBER, WHOLE, FlagKinds, merged_flags
 from maxatk.cli.commands import COMMANDS
 from maxatk.cli.main import entry, inner_commands, main
+from maxatk.cli.merged_flags import ASSIGNMENT, NUMBER, WHOLE, FlagKinds, merged_flags
 from maxatk.errors import InvalidValueError
 
 CALLS = [(name, inner) for name, row in COMMANDS.items() for inner in row.inner or [None]]

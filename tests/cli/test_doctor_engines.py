@@ -3,18 +3,18 @@
 import pytest
 import torch
 
-from maxatk.cli import trial
+from maxatk.cli import doctor_engines
 from maxatk.sampling import load_backend
 
 
 @pytest.fixture(autouse=True)
 def one_engine(monkeypatch):
     torch.set_num_threads(1)
-    monkeypatch.setattr(trial, "_PACKAGES", {"hf": "torch", "none": "no_such_package"})
+    monkeypatch.setattr(doctor_engines, "_PACKAGES", {"hf": "torch", "none": "no_such_package"})
 
 
 def test_an_engine_that_works_is_said_to(capfd):
-    (part,) = trial.try_engines()
+    (part,) = doctor_engines.try_engines()
     assert (part.name, part.holds) == ("hf", True)
     assert "of 8 samples; log-probabilities within" in part.reason
     assert "float32 on cpu" in part.reason
@@ -28,8 +28,8 @@ def test_an_engine_with_other_weights_is_noticed(monkeypatch):
                 weights += 0.3 * weights.std() * torch.randn_like(weights)
         return backend
 
-    monkeypatch.setattr(trial, "load_backend", disturbed)
-    (part,) = trial.try_engines()
+    monkeypatch.setattr(doctor_engines, "load_backend", disturbed)
+    (part,) = doctor_engines.try_engines()
     assert not part.holds
 
 
@@ -37,7 +37,7 @@ def test_an_engine_that_does_not_start_is_a_line(monkeypatch):
     def broken(model, settings):
         raise RuntimeError("no kernel image is available\nfor execution")
 
-    monkeypatch.setattr(trial, "load_backend", broken)
-    (part,) = trial.try_engines()
+    monkeypatch.setattr(doctor_engines, "load_backend", broken)
+    (part,) = doctor_engines.try_engines()
     assert not part.holds
     assert part.reason.startswith("RuntimeError: no kernel image is available (")

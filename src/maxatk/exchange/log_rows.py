@@ -15,7 +15,7 @@ from maxatk.check import LARGEST
 from maxatk.conversations import completion_text, content_text, transcript
 from maxatk.errors import DataError, counted
 from maxatk.records import Sample
-from maxatk.tables import MISSING, TextRow, value_at
+from maxatk.table_files import MISSING, TextRow, value_at
 
 RawRow: TypeAlias = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from maxatk.cli.trial import TriedEngine, tried
+from maxatk.cli.doctor_engines import TriedEngine, tried
 
 _LENGTHS = (320, 243, 160, 97)  # tokens of rows that are padded to the longest
 _TOKENS = 64  # of the vocabulary

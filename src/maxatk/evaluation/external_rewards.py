@@ -19,13 +19,13 @@ from maxatk.evaluation import folder
 from maxatk.evaluation.budgets import budget_columns
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import ScoreTally, build_results
-from maxatk.exchange import LogRow, log
-from maxatk.exchange.reading import open_log
+from maxatk.exchange import LogRow, log_rows
+from maxatk.exchange.open_log import open_log
 from maxatk.exchange.recognition import is_named_as_log
 from maxatk.folders import file_digest, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
-from maxatk.tables import refuse_repeated
+from maxatk.table_files import refuse_repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,7 +167,7 @@ def frame(
     rows = []
     for number, row in enumerate(data.to_dict("records")):
         with placed(f"data, row {number}"):
-            rows.append(log.sample_at(row, paths))
+            rows.append(log_rows.sample_at(row, paths))
     _refuse_parts(data.drop(columns=[problem, reward]), [row.problem_id for row in rows])
     _number(rows)
     if all(row.reward is None for row in rows):
@@ -179,7 +179,7 @@ def frame(
 
 def _number(rows: Sequence[LogRow]) -> None:
     """Number the samples of each problem that have none; raises DataError for one that is twice."""
-    numbers = log.SampleNumbers()
+    numbers = log_rows.SampleNumbers()
     for number, row in enumerate(rows):
         if not numbers.take(row):
             raise DataError(

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from maxatk.check import as_path, require
 from maxatk.errors import DataError
-from maxatk.exchange import log
+from maxatk.exchange import log_rows
 from maxatk.exchange.file_rows import placed_rows, row_of
 from maxatk.exchange.formats import FORMATS, TABLE
-from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+from maxatk.exchange.log_rows import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.exchange.mapping import check_mapping, mapped
 from maxatk.exchange.prompt_ids import tell_apart
 from maxatk.exchange.recognition import (
@@ -151,7 +151,7 @@ class OpenLog:
                     choices.add(str(row.get(self.format.choice)))
                 samples = self._samples_of(row)
                 if column is not None:
-                    log.refuse_other_cell(row, column)
+                    log_rows.refuse_other_cell(row, column)
                 converted += [RowAt(number, place, sample) for sample in samples]
             except ValueError as error:
                 errors[number] = (place, str(error))
@@ -170,7 +170,7 @@ class OpenLog:
         """Return the samples that rows are parts of, each with its index; add to the errors."""
         rule = self.mapping.get(CHOICE, self.format.rollout_reward)
         samples: list[LogRow] = []
-        numbers = log.SampleNumbers()
+        numbers = log_rows.SampleNumbers()
         for rows_of_rollout in rollouts_of(rows, unique=self.format.unique_rollouts):
             try:
                 sample = one_sample([at.row for at in rows_of_rollout], rule)
