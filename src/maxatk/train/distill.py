@@ -32,7 +32,14 @@ from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Problem, Sample
 from maxatk.settings import from_mapping
 from maxatk.train.finite_gradients import FiniteGradients
-from maxatk.train.folder import alone_in, check_plan, finished, fit, out_folder
+from maxatk.train.fit import fit
+from maxatk.train.folder import (
+    alone_in,
+    check_plan,
+    has_finished,
+    out_folder,
+    refuse_to_go_on,
+)
 from maxatk.train.launch import check_processes, process_count
 from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import lora_config, merged, trainer_settings
@@ -114,7 +121,8 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     out = Path(recipe.out)
     folder = out_folder(recipe, "distill")
     folder.check_content()
-    if finished(out, recipe):
+    refuse_to_go_on(out, recipe)
+    if has_finished(out, recipe):
         return out
     folder.check()
     refuse_closed_hub(_check(recipe))
@@ -122,7 +130,8 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
         model = recipe.model
         for number in range(recipe.rounds):
             target = out if number + 1 == recipe.rounds else out / f"round-{number}"
-            if not finished(target, recipe):
+            refuse_to_go_on(target, recipe)
+            if not has_finished(target, recipe):
                 _round(recipe, model, number, target, progress)
             model = str(target)
     return out
@@ -245,7 +254,7 @@ def _round(
         )
         if progress:
             trainer.add_callback(Reporter(lambda done, total: progress(done, total, "steps")))
-        fit(trainer, recipe, out, {})
+        fit(trainer, recipe, out)
 
 
 def _over_all_rounds(
