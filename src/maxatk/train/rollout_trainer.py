@@ -23,7 +23,7 @@ from maxatk.train.draw_metrics import DrawMetrics
 from maxatk.train.reward_arguments import place_of_selection
 from maxatk.train.rollout_batch import RolloutBatch, Scored
 from maxatk.train.scoring import Scoring
-from maxatk.train.signal_groups import Draw, marking_part, more_prompts
+from maxatk.train.signal_groups import Draw, marking_part, random_places
 from maxatk.train.verdicts import log_outcomes, tests_of
 from maxatk.training import Learner
 from maxatk.verifier import CodeReward, quick_turns
@@ -225,7 +225,7 @@ class RolloutTrainer(GRPOTrainer):
         shape = (processes, min(lacking, most // processes))
         # The tokens are those of all processes so far, which a checkpoint has.
         moment = (self.args.seed, self.state.num_input_tokens_seen)
-        places_of_processes = more_prompts(len(self.train_dataset), shape, moment)
+        places_of_processes = random_places(len(self.train_dataset), shape, moment)
         places = places_of_processes[self.accelerator.process_index]
         rows = [self.train_dataset[int(place)] for place in places]
         self._rows = [dict(row) for row in rows for _ in range(self.num_generations)]

@@ -40,7 +40,7 @@ from maxatk.train.config import MaxAtKConfig
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
 from maxatk.train.model_card import describe_training
-from maxatk.train.policy_drift import Moves
+from maxatk.train.policy_drift import PolicyDrift
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller
@@ -103,13 +103,13 @@ class MaxAtKTrainer(ResumingTrainer):
             self._shared = SharedPasses(compared)
         # What is done with the log-probabilities of the coming pass, where it is the loss's own.
         self._read_pass: Callable[[torch.Tensor], None] | None = None
-        self._moves = Moves(args.delta_clamp)
+        self._drift = PolicyDrift(args.delta_clamp)
         self._seconds_of_update: list[float] = []  # of the micro-batches since the last one
 
     def _forget_training(self) -> None:
         super()._forget_training()
         self._read_pass = None
-        self._moves.forget()
+        self._drift.forget()
         self._seconds_of_update = []
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +170,7 @@ class MaxAtKTrainer(ResumingTrainer):
         if self.accelerator.sync_gradients:  # the last micro-batch before the optimizer moves
             self._metrics["train"]["seconds/update"].append(sum(seconds))
             seconds.clear()
-            self._moves.log(self._metrics["train"])
+            self._drift.log(self._metrics["train"])
         return loss
 
     def create_model_card(self, model_name: str | None = None, **kwargs: Any) -> None:
@@ -262,7 +262,7 @@ class MaxAtKTrainer(ResumingTrainer):
             factor = output["importance_sampling_ratio"]
             output["importance_sampling_ratio"] = torch.ones_like(factor)
         ratios = self._by_group(self.accelerator.gather(local))
-        self._moves.add(ratios, masked=self._rollout.masked, k=self._rollout.k)
+        self._drift.add(ratios, masked=self._rollout.masked, k=self._rollout.k)
         return ratios
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> MicroBatch:
@@ -309,7 +309,7 @@ class MaxAtKTrainer(ResumingTrainer):
         ratios = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
         ratios[rows] = self.accelerator.gather(torch.cat(local_ratios)).double().cpu()
         log_ratios = self._by_group(ratios)
-        self._moves.add(log_ratios, masked=self._rollout.masked, k=self._rollout.k)
+        self._drift.add(log_ratios, masked=self._rollout.masked, k=self._rollout.k)
         fresh = self._learner.advantages(self._rollout, log_ratios).reshape(-1)
         for batch in buffered:
             _set_advantages(batch, fresh[batch[GROUP_ROW].cpu().numpy()])
@@ -335,7 +335,7 @@ class MaxAtKTrainer(ResumingTrainer):
         if self.args.skip_zero_advantages:
             inputs = self._without_idle_samples(inputs)
         if self._is_stale() and not self._learner.objective.needs_ratios:
-            self._read_pass = functools.partial(self._log_moves, inputs)
+            self._read_pass = functools.partial(self._log_drift, inputs)
         return super()._compute_loss(model, inputs)
 
     def _without_idle_samples(self, inputs: MicroBatch) -> MicroBatch:
@@ -363,18 +363,18 @@ class MaxAtKTrainer(ResumingTrainer):
         log_ratios = batches.log_ratios(batch, logps)
         of_all = self._rollout.at(self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy())
         ratios_of_all = self._by_group(self.accelerator.gather(log_ratios))
-        self._moves.add(ratios_of_all, masked=of_all.masked, k=of_all.k)
+        self._drift.add(ratios_of_all, masked=of_all.masked, k=of_all.k)
         groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
         corrected = self._learner.advantages(groups, self._by_group(log_ratios))
         _set_advantages(batch, corrected.reshape(-1))
 
-    def _log_moves(self, batch: MicroBatch, logps: torch.Tensor) -> None:
+    def _log_drift(self, batch: MicroBatch, logps: torch.Tensor) -> None:
         """Log how far the policy has moved, where the advantages do not depend on it."""
         ratios = self.accelerator.gather(batches.log_ratios(batch, logps)).double().cpu().numpy()
         rows = self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy()
         masked = self._rollout.masked
         masked_rows = None if masked is None else masked.ravel()[rows]
-        self._moves.add(ratios, masked=masked_rows)
+        self._drift.add(ratios, masked=masked_rows)
 
 
 def _set_advantages(batch: MicroBatch, advantages: np.ndarray) -> None:
