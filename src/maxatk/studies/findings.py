@@ -16,7 +16,7 @@ from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.evaluation.selection_note import selection_note
-from maxatk.folders import known, read_training
+from maxatk.folders import known_values, read_training
 from maxatk.report.comparison import ALPHA, DEFAULT_KS, Comparison, Over, Run, pooled
 from maxatk.report.load_runs import Reading, load_comparison
 from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
@@ -227,11 +227,11 @@ def _training(of_model: Sequence[Place]) -> dict[str, float]:
         if place.variant.checkpoint is None and "resumed_from" not in record:
             uninterrupted.append(record)
     values = {
-        key: [value for history in histories for value in _logged(history, key)]
+        key: [value for history in histories for value in known_values(history, key)]
         for key, _, _ in TRAINING_COLUMNS
     }
     values[GRADIENT_SPIKES] = [spike for history in histories for spike in _spikes(history)]
-    values["seconds"] = _logged(uninterrupted, "seconds")
+    values["seconds"] = known_values(uninterrupted, "seconds")
     return {
         key: round(float(np.mean(logged)), _DIGITS.get(key, 6))
         for key, logged in values.items()
@@ -249,11 +249,6 @@ def logged_until(record: Mapping[str, Any], checkpoint: int | None) -> list[Mapp
 
 def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the 95th percentile of the logged gradient norms, in medians; none if that is 0."""
-    norms = _logged(history, "grad_norm")
+    norms = known_values(history, "grad_norm")
     median = float(np.median(norms)) if norms else 0.0
     return [float(np.percentile(norms, 95)) / median] if median > 0 else []
-
-
-def _logged(history: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    numbers = [known(row, key) for row in history]
-    return [number for number in numbers if number is not None]
