@@ -363,7 +363,7 @@ def test_the_forms_of_the_problems_differ_in_the_tests_that_are_shown_alone():
 @pytest.mark.parametrize("path", DISTILLATIONS, ids=name_of)
 def test_distillation_recipes_are_valid(path):
     from maxatk.train import DistillRecipe
-    from maxatk.train.distill import config_of
+    from maxatk.train.distill_recipe import config_of
 
     recipe = from_mapping(DistillRecipe, read_recipe(path), where="recipe")
     config_of(recipe, Path(recipe.out))

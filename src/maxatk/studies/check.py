@@ -185,7 +185,7 @@ def _check_train(recipe: Mapping[str, Any], count: int | None, shared: _Shared) 
 def _check_distill(recipe: Mapping[str, Any], count: int | None, shared: _Shared) -> None:
     """Refuse a recipe of `maxatk distill`, as `_check_train` does one of `maxatk train`."""
     from maxatk.train import DistillRecipe
-    from maxatk.train.distill import check_problems_of_a_round, config_of
+    from maxatk.train.distill_recipe import check_problems_of_a_round, config_of
 
     chosen = from_mapping(DistillRecipe, recipe, where="train.distill")
     problems = None if count else _problems(chosen.problems)

@@ -67,13 +67,13 @@ class DrawMetrics:
         if _is_sum(name):
             return sum(values)
         weights = [draw.weight(name) for draw in draws]
-        weighed = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
-        if not weighed:
+        weighted = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
+        if not weighted:
             return values[0]
         if "/min_" in name:
-            return min(weighed)
+            return min(weighted)
         if "/max_" in name:
-            return max(weighed)
+            return max(weighted)
         return float(np.average(values, weights=weights))
 
 
