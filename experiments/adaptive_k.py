@@ -72,8 +72,8 @@ class Trainer(MaxAtKTrainer):
         super().__init__(*args, **kwargs)
         self._learner.objective = self.falling = Falling(self._learner.objective)
 
-    def _draw(self, rows):
-        drawn, scored, output = super()._draw(rows)
+    def _draw_rollout_batch(self, rows):
+        drawn, scored, output = super()._draw_rollout_batch(rows)
         self.falling.observe(drawn.rewards)
         return drawn, scored, output
 

@@ -18,7 +18,7 @@ from maxatk.rewards import Reward
 from maxatk.rewards.reward import RewardPart
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.rollout_batch import Scored
-from maxatk.train.signal_groups import Draw, random_places, refuse_unknown_part, replacements
+from maxatk.train.signal_groups import DrawnGroups, random_places, refuse_unknown_part, replacements
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
 from .test_resume import SETTINGS
@@ -351,7 +351,7 @@ def draws_of(names, signal, size):
         scored = Scored(scores, list(texts), list(texts), list(texts), [False] * len(texts))
         generated = (list(rows), list(rows), None, list(rows), None, {"extra": list(rows)})
         draws.append(
-            Draw(
+            DrawnGroups(
                 rows=list(rows),
                 prompts=list(rows),
                 generated=generated,

@@ -48,17 +48,17 @@ _WITHOUT_EFFECT = {
 }
 
 
-def draw(
+def draw_completions(
     model: Any,
     prompts: Sequence[Sequence[int]],
     *,
     settings: SamplingSettings,
     end_tokens: Sequence[int],
-    ended: Callable[[int, list[int]], None],
+    on_end: Callable[[int, list[int]], None],
 ) -> list[list[int]]:
     """Return the ids of one completion for each prompt (its ids), the end token included.
 
-    `ended` is called with the place of a prompt and these ids as soon as they are complete.
+    `on_end` is called with the place of a prompt and these ids as soon as they are complete.
     Raises InvalidValueError for a prompt without a token.
     """
     if not all(prompts):
@@ -79,7 +79,7 @@ def draw(
     ids_of_row: dict[int, list[int]] = {}
     for completion in itertools.chain.from_iterable(loop.run(work)):
         ids_of_row[completion.key] = completion.ids
-        ended(completion.key, completion.ids)
+        on_end(completion.key, completion.ids)
     return [ids_of_row[row] for row in range(len(prompts))]
 
 

@@ -84,8 +84,8 @@ def random_places(prompt_count: int, shape: tuple[int, int], moment: tuple[int, 
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Draw:
-    """One draw of groups: what TRL holds of them in this process, and what all of them came to."""
+class DrawnGroups:
+    """Groups of one draw: what TRL holds of them in this process, and what all of them came to."""
 
     rows: list[Any]  # of the data set, one a completion
     prompts: list[Any]
@@ -100,7 +100,7 @@ class Draw:
         """Return how many completions were drawn in all processes."""
         return int(self.signal.size) * self.group_size
 
-    def take(self, fresh: Draw, *, process: int) -> None:
+    def take(self, fresh: DrawnGroups, *, process: int) -> None:
         """Put groups of a fresh draw in place of those without a signal; `process` is this one."""
         n = self.group_size
         for owner, without_signal, with_signal in replacements(self.signal, fresh.signal):
@@ -116,7 +116,7 @@ class Draw:
                 source=slice(first_fresh_row, first_fresh_row + n),
             )
 
-    def _put_lists(self, fresh: Draw, *, to: int, source: int) -> None:
+    def _put_lists(self, fresh: DrawnGroups, *, to: int, source: int) -> None:
         """Put a fresh group into the lists of this process."""
         for name in ("rows", "prompts", "generated"):
             put_rows(getattr(self, name), getattr(fresh, name), to, source, self.group_size)

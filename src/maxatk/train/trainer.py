@@ -183,7 +183,7 @@ class MaxAtKTrainer(ResumingTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> MicroBatch:
         with self._clock.measure("rollout", self._mode_metrics):
-            drawn, scored, output = self._draw(inputs)
+            drawn, scored, output = self._draw_rollout_batch(inputs)
         texts = in_groups(scored.texts, drawn.size)
         if not self.model.training:
             self._replace_advantages(self._learner.step(drawn, texts, held_out=True), output)
