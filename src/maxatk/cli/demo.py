@@ -55,7 +55,8 @@ def command(
     if jobs is None:
         jobs = min(default_jobs(), _MOST_JOBS)
     findings, seconds = carry_out(study, everywhere, jobs=jobs)
-    from maxatk.studies.write import PAGE, remarks
+    from maxatk.studies.demo_conclusion import demo_conclusion
+    from maxatk.studies.write import PAGE
 
     page = Path(study.out) / PAGE
     results = {place.variant.name: load_results(place.evaluation) for place in everywhere}
@@ -67,7 +68,7 @@ def command(
     if fast:
         sentences = ["A check of all stages: these numbers mean nothing."]
     else:
-        sentences = remarks(study, findings.comparison)
+        sentences = demo_conclusion(study, findings.comparison)
     lines = [*sentences, f"report: {page}", f"stages: {_spent(seconds)}"]
     emit(tables, format, text="\n".join(lines))
 
