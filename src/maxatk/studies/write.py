@@ -19,20 +19,20 @@ from maxatk.studies.front import Beyond, Front, front_of
 from maxatk.studies.front_figure import front_figure
 from maxatk.studies.problem_values import write_problem_values
 from maxatk.studies.recipe import StudyRecipe
-from maxatk.studies.schedule import Place
+from maxatk.studies.schedule import SeededModel
 
 PAGE = "report.html"
 
 
-def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
+def write_study(recipe: StudyRecipe, seeded_models: Sequence[SeededModel]) -> Study:
     """Write everything below the study's folder `out`, when all stages have finished."""
     out = Path(recipe.out)
     front_ks = [] if recipe.front is None else recipe.front.ks
-    comparison = pooled_models(places, baseline=recipe.baseline, ks=[*recipe.ks, *front_ks])
-    front = _front(recipe, places, comparison)
+    comparison = pooled_models(seeded_models, baseline=recipe.baseline, ks=[*recipe.ks, *front_ks])
+    front = _front(recipe, seeded_models, comparison)
     pairs = recipe.paired_names()
     study = build_study(
-        places, comparison, title=recipe.title, pairs=pairs, ks=recipe.ks, front=front
+        seeded_models, comparison, title=recipe.title, pairs=pairs, ks=recipe.ks, front=front
     )
     write_tables(study, out / "tables")
     write_problem_values(comparison, study.seeds, out)
@@ -49,19 +49,23 @@ def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
         shown if has_several_seeds else shown.seeds[0],  # that of one seed has its samples
         out / PAGE,
         title=recipe.title,
-        curves=_curves(places, shown.names, seed=recipe.seeds[0]),
+        curves=_curves(seeded_models, shown.names, seed=recipe.seeds[0]),
         remarks=sentences if front is None else [*sentences, *front_sentences(front)],
     )
     return study
 
 
-def _front(recipe: StudyRecipe, places: Sequence[Place], comparison: Comparison) -> Front | None:
+def _front(
+    recipe: StudyRecipe, seeded_models: Sequence[SeededModel], comparison: Comparison
+) -> Front | None:
     settings = recipe.front
     if settings is None:
         return None
     choice = None
     if recipe.chooses_on_problems:
-        choice = pooled_models(places, baseline=recipe.baseline, ks=settings.ks, choosing=True)
+        choice = pooled_models(
+            seeded_models, baseline=recipe.baseline, ks=settings.ks, choosing=True
+        )
     methods = {model.name: model.method for model in recipe.variants if model.levels}
     return front_of(comparison, methods, rivals=settings.rivals, ks=settings.ks, choice=choice)
 
@@ -111,15 +115,17 @@ def _ends(test: Beyond) -> str:
     return change_interval(test.low, test.high)
 
 
-def _curves(places: Sequence[Place], names: Sequence[str], *, seed: int) -> list[dict[str, Any]]:
+def _curves(
+    seeded_models: Sequence[SeededModel], names: Sequence[str], *, seed: int
+) -> list[dict[str, Any]]:
     """Return the logs of the trainings of one seed: the curves of all would hide each other.
 
     That of a checkpoint ends there.
     """
     curves = []
-    for place in places:
-        if place.seed == seed and place.training and place.variant.name in names:
-            record = read_training(place.training)
-            history = logged_until(record, place.variant.checkpoint)
-            curves.append({"name": place.variant.name, **record, "log_history": history})
+    for model in seeded_models:
+        if model.seed == seed and model.training and model.variant.name in names:
+            record = read_training(model.training)
+            history = logged_until(record, model.variant.checkpoint)
+            curves.append({"name": model.variant.name, **record, "log_history": history})
     return curves
