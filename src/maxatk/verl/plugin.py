@@ -64,6 +64,7 @@ def _without_trainer(
     of_trainer = (config.get("maxatk") or {}).get(options.SESSIONS)
     sessions = None if of_trainer is None else list(of_trainer)  # of OmegaConf
     tokens = response_mask.sum(dim=-1).cpu().numpy()
+    # Which rows are whose does not depend on the group size, which is known only from them.
     samples_of_groups = TrainedRows(ids, 1, sessions, tokens).members
     if not samples_of_groups:
         return np.zeros(len(ids))
