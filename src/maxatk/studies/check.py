@@ -125,8 +125,8 @@ def _verifiers() -> Iterator[VerifierOf]:
     with contextlib.ExitStack() as stack:
 
         def verifier_of(settings: VerifierSettings) -> Verifier:
-            for of_settings, verifier in opened:
-                if of_settings == settings:
+            for opened_settings, verifier in opened:
+                if opened_settings == settings:
                     return verifier
             # One worker will do: loaded rewards only hold the verifier.
             verifier = stack.enter_context(dataclasses.replace(settings, workers=1).open())

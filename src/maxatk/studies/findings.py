@@ -132,8 +132,8 @@ def _comparisons_by_seed(
 ) -> dict[str, Comparison]:
     """Return the comparison of the models of every seed, whose evaluations are in folders."""
     return {
-        seed: load_comparison(of_seed, reading, allow_other_verifiers=False)
-        for seed, of_seed in folders.items()
+        seed: load_comparison(seed_folders, reading, allow_other_verifiers=False)
+        for seed, seed_folders in folders.items()
     }
 
 

@@ -156,7 +156,7 @@ class WholeGroups(torch.utils.data.IterableDataset):
                 conversations[process].append(conversation)
                 rewards[process, conversation] = row["metrics"]["reward"]
         padded = torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(of_rows) for of_rows in conversations],
+            [torch.tensor(places) for places in conversations],
             batch_first=True,
             padding_value=-1,
         )

@@ -85,8 +85,9 @@ def check_model(config: Any, model: Any, name: str | None) -> None:
 def _has_auxiliary_loss(config: Any, model: Any) -> bool:
     """Return whether TRL adds the loss of a router to that of the policy."""
     text = model.get_text_config()
-    of_model = getattr(text, "router_aux_loss_coef", 0.0)
-    coefficient = of_model if config.router_aux_loss_coef is None else config.router_aux_loss_coef
+    coefficient = config.router_aux_loss_coef
+    if coefficient is None:
+        coefficient = getattr(text, "router_aux_loss_coef", 0.0)
     return hasattr(text, "output_router_logits") and coefficient != 0.0
 
 
