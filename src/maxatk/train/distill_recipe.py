@@ -90,7 +90,7 @@ class DistillRecipe:
 def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     """Return the settings of TRL's trainer; raise InvalidValueError for one that is not allowed."""
     chosen_here = {"output_dir": str(out), "remove_unused_columns": False, **_LOSS_SETTINGS}
-    chosen_by_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut them at 1024 tokens
+    chosen_by_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut samples at 1024
     config = trainer_settings(SFTConfig, chosen_by_recipe, chosen_here)
     check_unread(config)
     why = "in a distillation, which learns samples as they were drawn"
