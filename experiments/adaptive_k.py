@@ -29,7 +29,7 @@ from maxatk.objectives import max_at_k
 from maxatk.settings import find_recipe, from_mapping
 from maxatk.statistics.significance import over_seeds
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import Place, places
+from maxatk.studies.schedule import SeededModel, seeded_models
 from maxatk.train import TrainRecipe, run
 from maxatk.train.trainer import MaxAtKTrainer
 
@@ -72,8 +72,8 @@ class Trainer(MaxAtKTrainer):
         super().__init__(*args, **kwargs)
         self._learner.objective = self.falling = Falling(self._learner.objective)
 
-    def _draw(self, rows):
-        drawn, scored, output = super()._draw(rows)
+    def _draw_rollout_batch(self, rows):
+        drawn, scored, output = super()._draw_rollout_batch(rows)
         self.falling.observe(drawn.rewards)
         return drawn, scored, output
 
@@ -82,9 +82,9 @@ class Trainer(MaxAtKTrainer):
         Path(output_dir, "k.json").write_text(json.dumps(self.falling.history))
 
 
-def adaptive(work: Path, place: Place, seed: int) -> Results:
+def adaptive(work: Path, seeded_model: SeededModel, seed: int) -> Results:
     """Train and evaluate the arm that the study does not have."""
-    train, test = (place.recipes[place.chain[name]] for name in ("train", "eval"))
+    train, test = (seeded_model.recipes[seeded_model.chain[name]] for name in ("train", "eval"))
     model = work / f"train-adaptive-{seed}"
     out = work / f"eval-adaptive-{seed}"
     run.MaxAtKTrainer = Trainer
@@ -143,14 +143,14 @@ def main() -> None:
     recipe = find_recipe(Path("mini/distillation.yaml"))
     study = load_study(recipe, [f"seeds={options.seeds}", f"work={options.work}"])
     values_of_arms: dict[str, dict[int, np.ndarray]] = {arm: {} for arm in ARMS}
-    for place in places(study):
-        name = place.variant.name
+    for seeded_model in seeded_models(study):
+        name = seeded_model.variant.name
         if name in ARMS:
-            results = read_results(options.work / place.chain["eval"] / "results.json")
-            values_of_arms[name][place.seed] = values(results)
+            results = read_results(options.work / seeded_model.chain["eval"] / "results.json")
+            values_of_arms[name][seeded_model.seed] = values(results)
         if name == "bon_loo1":
-            values_of_arms["adaptive"][place.seed] = values(
-                adaptive(options.work, place, place.seed)
+            values_of_arms["adaptive"][seeded_model.seed] = values(
+                adaptive(options.work, seeded_model, seeded_model.seed)
             )
     write(options.out, values_of_arms)
 

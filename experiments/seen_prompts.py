@@ -32,7 +32,7 @@ from maxatk.problems import load_problems
 from maxatk.settings import find_recipe, from_mapping
 from maxatk.statistics.significance import FEWEST_SEEDS, over_seeds
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import Place, places
+from maxatk.studies.schedule import SeededModel, seeded_models
 
 MODELS = ("base", "grpo", "bon_loo1")
 PROMPTS = 40
@@ -41,7 +41,7 @@ KINDS = ("seen", "held-out")
 Measured = dict[str, float]
 
 
-def seen_problems(work: Path, trained: Place) -> Path:
+def seen_problems(work: Path, trained: SeededModel) -> Path:
     """Return a file with the first prompts that a training recorded."""
     path = work / f"seen-{trained.seed}.jsonl"
     lines = map(json.loads, (work / trained.chain["train"] / "groups.jsonl").open())
@@ -106,15 +106,20 @@ def main() -> None:
         find_recipe(options.recipe), [f"seeds={options.seeds}", f"work={options.work}"]
     )
     measured_of_models: dict[tuple[str, str], dict[int, Measured]] = {}
-    everywhere = {(place.variant.name, place.seed): place for place in places(study)}
+    all_models = {
+        (seeded_model.variant.name, seeded_model.seed): seeded_model
+        for seeded_model in seeded_models(study)
+    }
     for seed in options.seeds:
-        problems = seen_problems(options.work, everywhere["grpo", seed])
+        problems = seen_problems(options.work, all_models["grpo", seed])
         for model in MODELS:
-            place = everywhere[model, seed]
-            stage = place.chain["eval"]
+            seeded_model = all_models[model, seed]
+            stage = seeded_model.chain["eval"]
             folder = options.work / f"eval-seen-{model}-{seed}"
             changed = {"problems": str(problems), "out": str(folder)}
-            asking = from_mapping(EvalRecipe, {**place.recipes[stage], **changed}, where="eval")
+            asking = from_mapping(
+                EvalRecipe, {**seeded_model.recipes[stage], **changed}, where="eval"
+            )
             results = {
                 "seen": evaluate(asking),
                 "held-out": read_results(options.work / stage / "results.json"),

@@ -19,7 +19,7 @@ from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.studies.check import refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import places, planned
+from maxatk.studies.schedule import planned, seeded_models
 from maxatk.training.group_log import GROUPS
 from sampling.servers import serving
 
@@ -302,9 +302,9 @@ def test_a_damaged_recipe_of_a_study_is_refused_with_a_name_or_gives_its_stages(
         damage(path, chance)
         with contextlib.suppress(MaxAtKError):
             study = load_study(path)
-            everywhere = places(study)
-            assert planned(study, everywhere, cores=2, jobs=1)
-            refusal = refusal_of(trainings_of(study, everywhere))
+            all_models = seeded_models(study)
+            assert planned(study, all_models, cores=2, jobs=1)
+            refusal = refusal_of(trainings_of(study, all_models))
             assert refusal is None or isinstance(refusal, str)
             accepted += 1
     assert 0 < accepted < 150

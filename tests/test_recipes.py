@@ -18,7 +18,7 @@ from maxatk.sampling import SamplingSettings
 from maxatk.settings import from_mapping, read_recipe
 from maxatk.studies.check import refusal_of, trainings_of
 from maxatk.studies.recipe import StudyRecipe, load_study
-from maxatk.studies.schedule import places
+from maxatk.studies.schedule import seeded_models
 from oracles import PAPER
 from tiny import save_tiny_model
 
@@ -128,7 +128,7 @@ def name_of(path):
 
 def without_files(study, *, problems):
     """Return what a study asks the trainer, with so many problems, whose files are not there."""
-    question = trainings_of(study, places(study))
+    question = trainings_of(study, seeded_models(study))
     evaluations = {
         where: {**evaluation, "problems": None}
         for where, evaluation in question["evaluations"].items()
@@ -154,7 +154,7 @@ def test_every_recipe_is_a_mapping_says_what_it_is_and_is_listed(path):
 def test_demos_are_studies_of_seed_0_with_the_methods_that_the_page_compares(path):
     demo = load_study(path)
     assert demo.seeds == [0]
-    assert refusal_of(trainings_of(demo, places(demo))) is None
+    assert refusal_of(trainings_of(demo, seeded_models(demo))) is None
     trained = {model.name for model in demo.variants}
     assert {"grpo", "bon_loo1"} <= trained
     assert demo.eval["sampling"]["samples"] >= 128  # the largest k of the table
@@ -166,7 +166,7 @@ def test_studies_are_valid_down_to_the_trainer_and_leave_seed_0_alone(path):
     assert 0 not in study.seeds  # settings were chosen on it
     assert study.eval["sampling"]["samples"] >= 128  # the largest k of the tables
     assert study.mini.test_problems >= (40 if path in ON_POLICY else 96)
-    assert refusal_of(trainings_of(study, places(study))) is None
+    assert refusal_of(trainings_of(study, seeded_models(study))) is None
 
 
 def test_the_study_of_ones_own_model_in_the_readme_is_valid_down_to_the_trainer():
@@ -309,7 +309,7 @@ def test_a_study_of_temperatures_is_of_the_model_and_the_problems_that_are_named
 @pytest.mark.parametrize("path", UNSOLVED, ids=name_of)
 def test_seeds_with_problems_of_their_own_have_what_the_script_makes(path, tmp_path):
     study = load_study(path)
-    everywhere = places(study)
+    all_models = seeded_models(study)
     assert refusal_of(without_files(study, problems=960)) is None
     seeds = [str(seed) for seed in study.seeds]
     done = subprocess.run(
@@ -328,8 +328,8 @@ def test_seeds_with_problems_of_their_own_have_what_the_script_makes(path, tmp_p
         if line.startswith("problems select "):
             made.add(re.search(r"--out (\S+)", line)[1])
     read = {study.model_of(seed) for seed in study.seeds}
-    for place in everywhere:
-        read |= {recipe["problems"] for recipe in place.recipes.values()}
+    for seeded_model in all_models:
+        read |= {recipe["problems"] for recipe in seeded_model.recipes.values()}
     assert read <= made
 
 
@@ -363,7 +363,7 @@ def test_the_forms_of_the_problems_differ_in_the_tests_that_are_shown_alone():
 @pytest.mark.parametrize("path", DISTILLATIONS, ids=name_of)
 def test_distillation_recipes_are_valid(path):
     from maxatk.train import DistillRecipe
-    from maxatk.train.distill import config_of
+    from maxatk.train.distill_recipe import config_of
 
     recipe = from_mapping(DistillRecipe, read_recipe(path), where="recipe")
     config_of(recipe, Path(recipe.out))

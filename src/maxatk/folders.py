@@ -8,7 +8,7 @@ import json
 import math
 import numbers
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,12 @@ def known(row: Mapping[str, Any], key: str) -> float | None:
     """Return a number of a logged row, None where it is missing, None or not finite."""
     value = row.get(key)
     return value if is_finite(value) else None
+
+
+def known_values(rows: Iterable[Mapping[str, Any]], key: str) -> list[float]:
+    """Return the numbers of a key that are known, of the rows of a log."""
+    numbers = [known(row, key) for row in rows]
+    return [number for number in numbers if number is not None]
 
 
 def writable(row: Mapping[Any, Any]) -> dict[Any, Any]:

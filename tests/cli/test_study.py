@@ -15,7 +15,7 @@ from maxatk.report.table_formats import format_table
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import places
+from maxatk.studies.schedule import seeded_models
 from maxatk.writing import OutFolder
 from processes import family, patience, still_alive, wait_for
 from studies.conftest import UNTRAINED
@@ -32,7 +32,9 @@ def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
 def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_nor_matplotlib(
     recipe, tmp_path
 ):
-    training = next(p.training.name for p in places(load_study(recipe())) if p.training is not None)
+    training = next(
+        p.training.name for p in seeded_models(load_study(recipe())) if p.training is not None
+    )
     finished = tmp_path / "work" / "stages" / f"{training}.json"
     finished.parent.mkdir(parents=True)
     write_json(finished, {"seconds": 12.0})
@@ -161,22 +163,22 @@ def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of
 
 
 def check_stages(study, work):
-    """Every stage has the seed of its place and the model of the study."""
-    for place in places(study):
-        settings = json.loads((work / place.chain["eval"] / "manifest.json").read_text())[
+    """Every stage has the seed of its model and the model of the study."""
+    for seeded_model in seeded_models(study):
+        settings = json.loads((work / seeded_model.chain["eval"] / "manifest.json").read_text())[
             "settings"
         ]
-        assert settings["sampling"]["seed"] == place.seed
-        if place.training is None:
+        assert settings["sampling"]["seed"] == seeded_model.seed
+        if seeded_model.training is None:
             assert settings["model"]["model"] == study.model
             continue
-        config = json.loads((place.training / "config.json").read_text())
+        config = json.loads((seeded_model.training / "config.json").read_text())
         assert config["model_type"] == "llama"
-        assert (place.training / "adapter" / "adapter_config.json").is_file()
+        assert (seeded_model.training / "adapter" / "adapter_config.json").is_file()
     completions = {
-        (work / place.chain["eval"] / "samples.jsonl").read_text()
-        for place in places(study)
-        if place.training is None
+        (work / seeded_model.chain["eval"] / "samples.jsonl").read_text()
+        for seeded_model in seeded_models(study)
+        if seeded_model.training is None
     }
     assert len(completions) == 2, "the base is sampled once for every seed"
 

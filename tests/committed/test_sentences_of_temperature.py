@@ -15,8 +15,8 @@ from committed.results import (
     shown_test,
 )
 from maxatk.statistics.significance import adjusted_p_values
+from maxatk.studies.demo_conclusion import AT_OTHER_TEMPERATURES
 from maxatk.studies.recipe import load_study
-from maxatk.studies.write import AT_OTHER_TEMPERATURES
 
 SEEDS = [33, 34, 35, 36]
 

@@ -6,7 +6,7 @@ import torch
 from maxatk import environment
 from maxatk.errors import InvalidValueError
 from maxatk.sampling import ModelSettings, loading
-from maxatk.sampling.loading import check_adapter, is_made_bfloat16, load_model, reason_of
+from maxatk.sampling.loading import check_adapter, choose_bfloat16, load_model, reason_of
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +36,18 @@ def test_large_float32_files_are_computed_in_bfloat16_on_a_gpu(
     large, monkeypatch, caplog, stored, capability, expected
 ):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert is_made_bfloat16("m", stored, large, "cuda") == expected
+    assert choose_bfloat16("m", stored, large, "cuda") == expected
     assert ("m: computed in bfloat16, which this GPU is faster in" in caplog.text) == expected
 
 
 def test_small_models_and_other_devices_keep_float32(large, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    assert not is_made_bfloat16("m", "float32", torch.nn.Linear(10, 4), "cuda")
-    assert not is_made_bfloat16("m", "float32", large, "mps")
+    assert not choose_bfloat16("m", "float32", torch.nn.Linear(10, 4), "cuda")
+    assert not choose_bfloat16("m", "float32", large, "mps")
 
 
 def test_a_model_asked_for_in_float32_stays_so(tiny_model, monkeypatch):
-    monkeypatch.setattr(loading, "is_made_bfloat16", lambda *_: True)
+    monkeypatch.setattr(loading, "choose_bfloat16", lambda *_: True)
     assert load_model(str(tiny_model), ModelSettings())[0].dtype == torch.bfloat16
     model, _, stored = load_model(str(tiny_model), ModelSettings(dtype="float32"))
     assert (model.dtype, stored) == (torch.float32, "float32")

@@ -83,7 +83,7 @@ def test_a_shared_prompt_costs_at_most_eight_launches_a_layer(model):
 
 
 def test_on_a_gpu_shared_prompts_are_launched_together(model, monkeypatch):
-    monkeypatch.setattr(prompt_states, "_PADS", {"cpu": True})
+    monkeypatch.setattr(prompt_states, "_stacks_prompts", lambda device: True)
     counts = [
         sum(stepped(model, prompts=prompts, shared=True).launched.values()) for prompts in (2, 4, 8)
     ]
@@ -108,7 +108,7 @@ def test_shared_prompts_computed_together_give_the_logits_of_each_alone(model, m
 
     with torch.inference_mode():
         alone = logits()
-        monkeypatch.setattr(prompt_states, "_PADS", {"cpu": True})
+        monkeypatch.setattr(prompt_states, "_stacks_prompts", lambda device: True)
         together = logits()
     alive = [[0, 1, 2, 3, 4, 5, 7], [0, 1, 2, 3, 4, 5, 7], [0, 2, 3, 5, 7], [0, 1, 2, 3]]
     for rows, first, second in zip(alive, alone, together, strict=True):
@@ -130,7 +130,7 @@ def test_steps_send_nothing_to_the_device_while_no_row_comes_or_goes(model):
 
 
 def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypatch):
-    monkeypatch.setattr(loop, "_PROMPTS_AT_ONCE", {"cpu": 4})
+    monkeypatch.setattr(loop, "_prompts_at_once", lambda device: 4)
     monkeypatch.setattr(loop, "_TOKENS_AT_ONCE", 60)
     decoder, evaluated = Decoder(model, rows=ROWS, shared=False), []
     evaluate = decoder.evaluate
@@ -157,7 +157,7 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
 @pytest.mark.parametrize("samples", [1, 4])
 def test_on_a_gpu_samples_come_in_order_at_most_two_batches_late(tmp_path, monkeypatch, samples):
     """A sample that waits for an earlier one is neither stored nor shown, and lost by a kill."""
-    monkeypatch.setattr(loop, "_PROMPTS_AT_ONCE", {"cpu": 4})
+    monkeypatch.setattr(loop, "_prompts_at_once", lambda device: 4)
     folder = save_tiny_model(tmp_path, max_position_embeddings=256)
     backend = HFBackend(folder, ModelSettings(batch_size=ROWS))
     requests = [

@@ -11,7 +11,7 @@ from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.studies.findings import build_study, pooled_models
-from maxatk.studies.schedule import Place
+from maxatk.studies.schedule import SeededModel
 from maxatk.studies.variants import Variant
 from report.conftest import make, make_results, results
 from tiny import save_tiny_model
@@ -27,10 +27,10 @@ CHANCES = {"base": (0.05, 0.02), "better": (0.15, 0.1), "same": (0.05, 0.02)}
 
 @pytest.fixture
 def studied(tmp_path, results):
-    """Return the places of one model of a study over two seeds, with the log of each training."""
+    """Return one model of a study over two seeds, with the log of each training."""
 
     def write(*histories, levels):
-        variant, places = Variant(levels, {}), []
+        variant, all_models = Variant(levels, {}), []
         for seed, history in itertools.zip_longest((1, 2), histories):
             evaluation, training = (
                 tmp_path / f"{kind}-{variant.name}-{seed}" for kind in ("eval", "train")
@@ -40,19 +40,19 @@ def studied(tmp_path, results):
             if history is not None:
                 training.mkdir()
                 write_json(training / TRAIN_RECORD, {"log_history": history, "seconds": 2.0})
-            places.append(Place(variant, seed, evaluation, training if history else None))
-        return places
+            all_models.append(SeededModel(variant, seed, evaluation, training if history else None))
+        return all_models
 
     return write
 
 
 @pytest.fixture(scope="session")
 def seeded(tmp_path_factory):
-    """Return the places of a study over so many seeds: a base, a better one and a like one."""
+    """Return the models of a study over so many seeds: a base, a better one and a like one."""
 
     def write(seeds, *, problems=8):
         folder = tmp_path_factory.mktemp("seeded")
-        places = []
+        all_models = []
         for place, (name, chances) in enumerate(CHANCES.items()):
             variant = Variant({} if name == "base" else {"method": name}, {})
             for seed in seeds:
@@ -66,21 +66,21 @@ def seeded(tmp_path_factory):
                 write_json(evaluation / RESULTS, scores)
                 record = {"log_history": SPIKED, "seconds": 2.0}
                 write_json(training / TRAIN_RECORD, record)
-                places.append(
-                    Place(variant, seed, evaluation, None if name == "base" else training)
+                all_models.append(
+                    SeededModel(variant, seed, evaluation, None if name == "base" else training)
                 )
-        return places
+        return all_models
 
     return write
 
 
 @pytest.fixture(scope="session")
 def build():
-    """Return a function: the study of places."""
+    """Return a function: the study of models."""
 
-    def built(places, **options):
-        comparison = pooled_models(places, baseline="base")
-        return build_study(places, comparison, title="A study", **options)
+    def built(all_models, **options):
+        comparison = pooled_models(all_models, baseline="base")
+        return build_study(all_models, comparison, title="A study", **options)
 
     return built
 

@@ -9,8 +9,13 @@ import pytest
 
 from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
 from maxatk.report.comparison import Comparison, Run
+from maxatk.studies.demo_conclusion import (
+    AT_OTHER_TEMPERATURES,
+    DEMO_MODELS,
+    OTHER_SEEDS,
+    demo_conclusion,
+)
 from maxatk.studies.recipe import load_study
-from maxatk.studies.write import AT_OTHER_TEMPERATURES, MODELS, SEEDS, remarks
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "mini" / "demo.yaml"
 STUDY = Path(__file__).parents[2] / "docs" / "study" / "demo_seeds" / "results.json"
@@ -31,7 +36,7 @@ def results_of(best, k=128):
 
 def said(base, grpo, bon_loo1):
     values = {"base": base, "grpo": grpo, "bon_loo1": bon_loo1}
-    return remarks(load_study(RECIPE), compared(values))
+    return demo_conclusion(load_study(RECIPE), compared(values))
 
 
 def compared(best, k=128):
@@ -59,19 +64,19 @@ def test_a_run_that_does_not_show_the_effect_says_so(values):
 
 def test_a_run_without_the_models_or_with_few_samples_says_nothing():
     demo = load_study(RECIPE)
-    assert remarks(demo, compared({"base": 0.8})) == []
-    assert remarks(demo, compared(dict.fromkeys(MODELS, 0.8), k=8)) == []
+    assert demo_conclusion(demo, compared({"base": 0.8})) == []
+    assert demo_conclusion(demo, compared(dict.fromkeys(DEMO_MODELS, 0.8), k=8)) == []
 
 
 def test_a_study_of_another_model_says_nothing(recipe, of_a_llama):
-    comparison = compared(dict.fromkeys(MODELS, 0.8))
-    assert remarks(load_study(recipe()), comparison) != []
-    assert remarks(load_study(recipe(**of_a_llama)), comparison) == []
+    comparison = compared(dict.fromkeys(DEMO_MODELS, 0.8))
+    assert demo_conclusion(load_study(recipe()), comparison) != []
+    assert demo_conclusion(load_study(recipe(**of_a_llama)), comparison) == []
 
 
 def test_the_table_of_the_package_is_that_of_the_study():
     study = json.loads(STUDY.read_text(encoding="utf-8"))
-    text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
+    text = (resources.files("maxatk") / OTHER_SEEDS).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     assert len(rows) == 3 * 8
     for row in rows:
@@ -82,7 +87,7 @@ def test_the_table_of_the_package_is_that_of_the_study():
 
 
 def test_every_seed_of_the_table_shows_the_effect():
-    text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
+    text = (resources.files("maxatk") / OTHER_SEEDS).read_text(encoding="utf-8")
     seeds = {}
     for row in csv.DictReader(text.splitlines()):
         seeds.setdefault(row["seed"], {})[row["model"]] = {

@@ -56,11 +56,11 @@ def test_a_study_is_the_same_after_being_written_and_read(seeded, build, seeds):
 
 
 def test_by_seed_holds_the_means_of_each_seed(seeded, build):
-    places = seeded([1, 2, 3])
-    study = build(places)
-    for place in places:
-        metrics = json.loads((place.evaluation / "results.json").read_text())["metrics"]
-        means = study.models[place.variant.name]["by_seed"][str(place.seed)]["max@k"]
+    all_models = seeded([1, 2, 3])
+    study = build(all_models)
+    for seeded_model in all_models:
+        metrics = json.loads((seeded_model.evaluation / "results.json").read_text())["metrics"]
+        means = study.models[seeded_model.variant.name]["by_seed"][str(seeded_model.seed)]["max@k"]
         assert means == {k: cell["mean"] for k, cell in metrics["max@k"].items()}
 
 
@@ -78,17 +78,17 @@ def test_a_study_of_one_problem_has_no_interval(seeded, build):
 
 
 def test_seeds_that_share_their_problems_are_crossed_with_them(seeded, build, tmp_path):
-    places = seeded([1, 2, 3])
-    first = places[0].evaluation
+    all_models = seeded([1, 2, 3])
+    first = all_models[0].evaluation
     shared = []
-    for place in places:
-        results = read_json(place.evaluation / RESULTS)
+    for seeded_model in all_models:
+        results = read_json(seeded_model.evaluation / RESULTS)
         results["per_problem"]["ids"] = read_json(first / RESULTS)["per_problem"]["ids"]
-        folder = tmp_path / place.evaluation.name
+        folder = tmp_path / seeded_model.evaluation.name
         folder.mkdir()
         write_json(folder / RESULTS, results)
-        shared.append(dataclasses.replace(place, evaluation=folder))
-    nested, crossed = build(places), build(shared)
+        shared.append(dataclasses.replace(seeded_model, evaluation=folder))
+    nested, crossed = build(all_models), build(shared)
     assert (nested.over, crossed.over) == ("seeds", "seeds and problems")
     assert nested.comparison.baseline.problems == 3 * crossed.comparison.baseline.problems
     for one, other in zip(nested.differences, crossed.differences, strict=True):
@@ -109,14 +109,14 @@ def test_one_or_two_seeds_say_nothing_of_other_trainings(seeded, build, seeds):
 
 
 def test_a_study_says_when_a_model_chose_its_problems(seeded, build):
-    places = seeded([1, 2, 3])
-    assert build(places).selection is None
-    for place in places:
-        path = place.evaluation / RESULTS
+    all_models = seeded([1, 2, 3])
+    assert build(all_models).selection is None
+    for seeded_model in all_models:
+        path = seeded_model.evaluation / RESULTS
         results = read_json(path)
         fields = {"selected_by": "0 < max@1 < 1 of 8 samples of base"}
         results["per_problem"]["meta"] = [fields for _ in results["per_problem"]["ids"]]
         write_json(path, results)
-    study = build(places)
+    study = build(all_models)
     assert "chosen by a model's own rewards (0 < max@1 < 1 of 8 samples of base)" in study.selection
     assert Study.from_json(study.to_json()).selection == study.selection

@@ -16,7 +16,7 @@ from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.front import FLOORS, front_of
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import Place, places, planned
+from maxatk.studies.schedule import SeededModel, planned, seeded_models
 from maxatk.studies.variants import Variant
 from maxatk.studies.write import front_sentences
 from report.conftest import make_results
@@ -35,7 +35,7 @@ METHODS = {name: name.partition(",")[0] for name in MODELS if name != "base"}
 
 
 @pytest.fixture(scope="module")
-def everywhere(tmp_path_factory):
+def all_models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("front")
     written = []
     for number, (name, chances) in enumerate(MODELS.items()):
@@ -47,13 +47,13 @@ def everywhere(tmp_path_factory):
             ids = [f"{seed}-{i}" for i in range(12)]
             results = make_results(10 * seed + number, *chances, ids=ids, samples=16)
             write_json(evaluation / RESULTS, results)
-            written.append(Place(Variant(levels, {}), seed, evaluation, None))
+            written.append(SeededModel(Variant(levels, {}), seed, evaluation, None))
     return written
 
 
 @pytest.fixture(scope="module")
-def comparison(everywhere):
-    return pooled_models(everywhere, baseline="base")
+def comparison(all_models):
+    return pooled_models(all_models, baseline="base")
 
 
 @pytest.fixture(scope="module")
@@ -61,23 +61,27 @@ def front(comparison):
     return front_of(comparison, METHODS, rivals=["grpo"], ks=[8, 128])
 
 
-def values_of(everywhere, name, seed, k):
-    (place,) = [place for place in everywhere if place.variant.name == name and place.seed == seed]
-    column = read_json(place.evaluation / RESULTS)["per_problem"]["max@k"][str(k)]
+def values_of(all_models, name, seed, k):
+    (seeded_model,) = [
+        seeded_model
+        for seeded_model in all_models
+        if seeded_model.variant.name == name and seeded_model.seed == seed
+    ]
+    column = read_json(seeded_model.evaluation / RESULTS)["per_problem"]["max@k"][str(k)]
     return np.array(column, dtype=float)
 
 
-def mean_of(everywhere, name, seeds, k):
-    return np.mean([values_of(everywhere, name, seed, k).mean() for seed in seeds])
+def mean_of(all_models, name, seeds, k):
+    return np.mean([values_of(all_models, name, seed, k).mean() for seed in seeds])
 
 
-def chosen_by_hand(everywhere, names, aim, floor, seeds):
+def chosen_by_hand(all_models, names, aim, floor, seeds):
     best, model = -np.inf, None
     for name in names:
-        if mean_of(everywhere, name, seeds, 1) < floor:
+        if mean_of(all_models, name, seeds, 1) < floor:
             continue
-        if mean_of(everywhere, name, seeds, aim) > best:
-            best, model = mean_of(everywhere, name, seeds, aim), name
+        if mean_of(all_models, name, seeds, aim) > best:
+            best, model = mean_of(all_models, name, seeds, aim), name
     return model
 
 
@@ -86,15 +90,15 @@ def test_ks_beyond_the_samples_are_left_out(front):
     assert {point.aim for point in front.curves} == {8}
 
 
-def test_every_seed_is_reported_by_what_the_others_choose(everywhere, front):
+def test_every_seed_is_reported_by_what_the_others_choose(all_models, front):
     for best in front.best:
         names = [name for name, method in METHODS.items() if method == best.method]
-        assert best.model == chosen_by_hand(everywhere, names, best.aim, -np.inf, SEEDS)
+        assert best.model == chosen_by_hand(all_models, names, best.aim, -np.inf, SEEDS)
         held_out = []
         for seed, model in zip(SEEDS, best.by_seed, strict=True):
             others = [other for other in SEEDS if other != seed]
-            assert model == chosen_by_hand(everywhere, names, best.aim, -np.inf, others)
-            held_out.append(values_of(everywhere, model, seed, best.aim).mean())
+            assert model == chosen_by_hand(all_models, names, best.aim, -np.inf, others)
+            held_out.append(values_of(all_models, model, seed, best.aim).mean())
         (estimate,) = [one for one in best.estimates if one.k == best.aim]
         assert estimate.mean == pytest.approx(np.mean(held_out))
         half = stats.t.ppf(0.975, 3) * stats.sem(held_out) * np.sqrt(1 + 4 / 3)
@@ -102,11 +106,11 @@ def test_every_seed_is_reported_by_what_the_others_choose(everywhere, front):
         assert estimate.high == pytest.approx(np.mean(held_out) + half)
 
 
-def test_beyond_is_the_difference_of_both_sides_above_each_floor(everywhere, front):
+def test_beyond_is_the_difference_of_both_sides_above_each_floor(all_models, front):
     ours = [name for name, method in METHODS.items() if method == "loo"]
     theirs = ["base", *(name for name, method in METHODS.items() if method == "grpo")]
-    firsts = [mean_of(everywhere, name, SEEDS, 1) for name in MODELS]
-    floors = np.linspace(mean_of(everywhere, "base", SEEDS, 1), max(firsts), FLOORS)
+    firsts = [mean_of(all_models, name, SEEDS, 1) for name in MODELS]
+    floors = np.linspace(mean_of(all_models, "base", SEEDS, 1), max(firsts), FLOORS)
     assert 0 < len(front.beyond) < FLOORS  # the highest are not reached by both
     for test in front.beyond:
         assert np.isclose(floors, test.floor).any()
@@ -114,12 +118,12 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(everywhere, fro
         for seed in SEEDS:
             others = [other for other in SEEDS if other != seed]
             our, their = (
-                chosen_by_hand(everywhere, names, 8, test.floor, others) for names in (ours, theirs)
+                chosen_by_hand(all_models, names, 8, test.floor, others) for names in (ours, theirs)
             )
             moved.append(
-                (values_of(everywhere, our, seed, 8) - values_of(everywhere, their, seed, 8)).mean()
+                (values_of(all_models, our, seed, 8) - values_of(all_models, their, seed, 8)).mean()
             )
-            firsts.append([values_of(everywhere, name, seed, 1).mean() for name in (our, their)])
+            firsts.append([values_of(all_models, name, seed, 1).mean() for name in (our, their)])
         assert (test.first, test.rival_first) == pytest.approx(tuple(np.mean(firsts, axis=0)))
         assert test.difference == pytest.approx(np.mean(moved))
         # The seeds choose for one another: Nadeau and Bengio's variance.
@@ -128,17 +132,17 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(everywhere, fro
         assert test.adjusted_p >= test.p
 
 
-def test_floors_at_which_nothing_else_is_chosen_are_one_test(everywhere, front):
+def test_floors_at_which_nothing_else_is_chosen_are_one_test(all_models, front):
     ours = [name for name, method in METHODS.items() if method == "loo"]
     theirs = [name for name, method in METHODS.items() if method == "grpo"]
-    firsts = [mean_of(everywhere, name, SEEDS, 1) for name in MODELS]
+    firsts = [mean_of(all_models, name, SEEDS, 1) for name in MODELS]
     choices = []
-    for floor in np.linspace(mean_of(everywhere, "base", SEEDS, 1), max(firsts), FLOORS):
+    for floor in np.linspace(mean_of(all_models, "base", SEEDS, 1), max(firsts), FLOORS):
         choice = []
         for seed in SEEDS:
             others = [other for other in SEEDS if other != seed]
             for names in (ours, ["base", *theirs]):
-                choice.append(chosen_by_hand(everywhere, names, 8, floor, others))
+                choice.append(chosen_by_hand(all_models, names, 8, floor, others))
         if None not in choice:
             choices.append(tuple(choice))
     assert len(front.beyond) == len(set(choices)) < len(choices)
@@ -170,7 +174,7 @@ def with_unscored(tmp_path):
                 folder = tmp_path / f"{name}-{seed}"
                 folder.mkdir()
                 write_run(folder, scores)
-                written.append(Place(Variant(levels, {}), seed, folder, None))
+                written.append(SeededModel(Variant(levels, {}), seed, folder, None))
         comparison = pooled_models(written, baseline="base")
         return front_of(comparison, METHODS, rivals=["grpo"], ks=[8])
 
@@ -201,17 +205,17 @@ def test_there_is_no_front_of_models_without_values(with_unscored):
     assert with_unscored(*METHODS, scored=0) is None
 
 
-def test_one_seed_cannot_choose_by_itself(everywhere):
-    one = [place for place in everywhere if place.seed == 1]
+def test_one_seed_cannot_choose_by_itself(all_models):
+    one = [seeded_model for seeded_model in all_models if seeded_model.seed == 1]
     comparison = pooled_models(one, baseline="base")
     assert front_of(comparison, METHODS, rivals=["grpo"], ks=[8]) is None
-    other = [place for place in everywhere if place.seed == 2]
+    other = [seeded_model for seeded_model in all_models if seeded_model.seed == 2]
     choice = pooled_models(other, baseline="base")
     front = front_of(comparison, METHODS, rivals=["grpo"], ks=[8], choice=choice)
     assert front.chosen_on == "other problems"
     for best in front.best:
         names = [name for name, method in METHODS.items() if method == best.method]
-        assert best.by_seed == (chosen_by_hand(everywhere, names, best.aim, -np.inf, [2]),)
+        assert best.by_seed == (chosen_by_hand(all_models, names, best.aim, -np.inf, [2]),)
 
 
 @pytest.mark.parametrize("least", [0.0, -1.0])
@@ -230,7 +234,7 @@ def test_an_interval_ends_where_no_mean_can_be_and_nowhere_for_rewards_below_0(t
             folder = tmp_path / f"{name}-{seed}"
             folder.mkdir()
             write_run(folder, scores)
-            written.append(Place(Variant(levels, {}), seed, folder, None))
+            written.append(SeededModel(Variant(levels, {}), seed, folder, None))
     comparison = pooled_models(written, baseline="base")
     front = front_of(comparison, {"grpo": "grpo", "loo": "loo"}, rivals=["grpo"], ks=[2])
     half = stats.t.ppf(0.975, 2) * stats.sem([1.0, 1.0, 0.7]) * np.sqrt(1 + 3 / 2)
@@ -256,7 +260,7 @@ def test_a_difference_without_spread_is_said_without_an_interval(tmp_path):
             folder = tmp_path / f"{name}-{kind}"
             folder.mkdir()
             write_run(folder, scores)
-            written.append(Place(Variant(levels, {}), 1, folder, None))
+            written.append(SeededModel(Variant(levels, {}), 1, folder, None))
     comparison, choice = (
         pooled_models(written, baseline="base") for written in evaluations.values()
     )
@@ -278,7 +282,7 @@ def test_seeds_that_share_their_problems_have_the_crossed_interval(tmp_path):
             results = make_results(10 * seed + number, *chances, ids=ids, samples=16)
             results["manifest"] = {"settings": {"problems": {"count": 12, "sha256": "same"}}}
             write_json(evaluation / RESULTS, results)
-            shared.append(Place(Variant(levels, {}), seed, evaluation, None))
+            shared.append(SeededModel(Variant(levels, {}), seed, evaluation, None))
     comparison = pooled_models(shared, baseline="base")
     front = front_of(comparison, METHODS, rivals=["grpo"], ks=[8])
     for best in front.best:
@@ -291,8 +295,8 @@ def test_seeds_that_share_their_problems_have_the_crossed_interval(tmp_path):
         assert (estimate.low, estimate.high) == pytest.approx((interval.low[0], interval.high[0]))
 
 
-def test_a_study_keeps_its_front_and_has_its_tables(everywhere, comparison, front):
-    study = build_study(everywhere, comparison, title="Front", front=front)
+def test_a_study_keeps_its_front_and_has_its_tables(all_models, comparison, front):
+    study = build_study(all_models, comparison, title="Front", front=front)
     again = Study.from_json(json.loads(json.dumps(study.to_json(), allow_nan=False)))
     assert again.front == front
     tables = study_tables(again)
@@ -305,14 +309,14 @@ def test_checkpoints_are_an_axis_that_shares_the_training(recipe):
     trainer = {**RECIPE["train"]["trainer"], "max_steps": 6}
     train = {**RECIPE["train"], "trainer": trainer}
     study = load_study(recipe(train=train, checkpoints=[2, 6], seeds=[1]))
-    everywhere = places(study)
-    names = [place.variant.name for place in everywhere]
+    all_models = seeded_models(study)
+    names = [seeded_model.variant.name for seeded_model in all_models]
     assert names[1:3] == ["grpo,steps=2", "grpo,steps=6"]
-    early, late = everywhere[1:3]
+    early, late = all_models[1:3]
     assert early.chain["train"] == late.chain["train"]
     recipes = {
         stage.name: settings
-        for stage, settings in planned(study, everywhere, cores=2, jobs=2).items()
+        for stage, settings in planned(study, all_models, cores=2, jobs=2).items()
     }
     saved = recipes[early.chain["train"]]["trainer"]
     assert (saved["save_steps"], saved["save_strategy"]) == (2, "steps")
@@ -364,7 +368,7 @@ def test_checkpoints_of_whole_models_and_of_adapters_are_evaluated(
     assert done.returncode == 0, done.stderr
     assert "Best of 8: beyond the rivals' front in" in done.stdout
     study = load_study(path)
-    evaluated = {place.variant.name: place for place in places(study)}
+    evaluated = {seeded_model.variant.name: seeded_model for seeded_model in seeded_models(study)}
     for name in ("grpo,steps=1", "low rank,steps=1"):
         manifest = read_json(evaluated[name].evaluation / RESULTS)["manifest"]
         model = manifest["settings"]["model"]

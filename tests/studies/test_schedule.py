@@ -12,32 +12,32 @@ from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError, MissingFileError, StageError
 from maxatk.studies.check import check_study, refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import places, planned, write_recipes, write_stage_names
+from maxatk.studies.schedule import planned, seeded_models, write_recipes, write_stage_names
 from maxatk.train import loading_checks
 from studies.conftest import RECIPE, UNTRAINED
 from tiny import save_tiny_model
 
 
 def names_of(study):
-    return {stage.name for stage in planned(study, places(study), cores=2, jobs=2)}
+    return {stage.name for stage in planned(study, seeded_models(study), cores=2, jobs=2)}
 
 
 def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
     study = load_study(recipe())
     recipes = {
         stage.name: recipe
-        for stage, recipe in planned(study, places(study), cores=2, jobs=2).items()
+        for stage, recipe in planned(study, seeded_models(study), cores=2, jobs=2).items()
     }
     assert len(recipes) == 2 * (1 + 3 + 4)
-    for place in places(study):
-        warm, evaluation = place.chain["mini"], recipes[place.chain["eval"]]
-        assert recipes[warm]["seed"] == place.seed
-        assert evaluation["sampling"]["seed"] == place.seed
+    for seeded_model in seeded_models(study):
+        warm, evaluation = seeded_model.chain["mini"], recipes[seeded_model.chain["eval"]]
+        assert recipes[warm]["seed"] == seeded_model.seed
+        assert evaluation["sampling"]["seed"] == seeded_model.seed
         assert evaluation["problems"].endswith(f"{warm}/test.jsonl")
-        if place.training is not None:
-            assert recipes[place.training.name]["trainer"]["seed"] == place.seed
-            assert recipes[place.training.name]["model"].endswith(f"{warm}/base")
-            assert evaluation["model"].endswith(place.training.name)
+        if seeded_model.training is not None:
+            assert recipes[seeded_model.training.name]["trainer"]["seed"] == seeded_model.seed
+            assert recipes[seeded_model.training.name]["model"].endswith(f"{warm}/base")
+            assert evaluation["model"].endswith(seeded_model.training.name)
 
 
 def test_studies_share_what_is_the_same_and_nothing_else(recipe):
@@ -70,8 +70,8 @@ def test_stages_do_not_depend_on_how_many_programs_run_at_once(recipe):
 def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(recipe):
     method = {"credit": {"cvar": 0.25, "of": 4}, "baseline": "replace_one"}
     grids = [{"method": {"quarter": {"trainer.method": method}}}]
-    everywhere = places(load_study(recipe(grids=grids)))
-    trainings = [place.training.name for place in everywhere if place.training]
+    all_models = seeded_models(load_study(recipe(grids=grids)))
+    trainings = [seeded_model.training.name for seeded_model in all_models if seeded_model.training]
     assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings)
 
 
@@ -86,20 +86,23 @@ def test_models_that_differ_in_their_sampling_alone_share_a_training(recipe):
         }
     ]
     study = load_study(recipe(grids=grids, seeds=[1]))
-    stages = planned(study, places(study), cores=2, jobs=2)
+    stages = planned(study, seeded_models(study), cores=2, jobs=2)
     recipes = {stage.name: recipe for stage, recipe in stages.items()}
-    by_name = {place.variant.name: place for place in places(study)}
+    by_name = {seeded_model.variant.name: seeded_model for seeded_model in seeded_models(study)}
     cold, hot = by_name["grpo,temperature=cold"], by_name["grpo,temperature=hot"]
     assert cold.chain["train"] == hot.chain["train"]
     assert sum(name.startswith("train-") for name in recipes) == 1
-    sampling = {name: recipes[place.chain["eval"]]["sampling"] for name, place in by_name.items()}
+    sampling = {
+        name: recipes[seeded_model.chain["eval"]]["sampling"]
+        for name, seeded_model in by_name.items()
+    }
     assert sampling["grpo,temperature=cold"]["temperature"] == 0.5
     assert sampling["untrained,temperature=hot"]["temperature"] == 1.5
     assert sampling["untrained,temperature=hot"]["top_p"] == 0.9
     assert sampling["base"]["temperature"] == study.eval_recipe(seed=1).sampling.temperature
     assert {settings["seed"] for settings in sampling.values()} == {1}
     assert by_name["untrained,temperature=hot"].chain.keys() == {"mini", "eval"}
-    write_stage_names(study, places(study))
+    write_stage_names(study, seeded_models(study))
     names = json.loads((study.work_folder / "stages.json").read_text())
     assert names[cold.chain["train"]] == "train grpo, seed 1"
     assert names[hot.chain["eval"]] == "eval grpo,temperature=hot, seed 1"
@@ -117,10 +120,10 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
         }
     ]
     study = load_study(recipe(train={**RECIPE["train"], "distill": distill}, grids=grids))
-    stages = planned(study, places(study), cores=2, jobs=2)
+    stages = planned(study, seeded_models(study), cores=2, jobs=2)
     needs = {stage.name: stage.needs for stage in stages}
     recipes = {stage.name: recipe for stage, recipe in stages.items()}
-    chains = {p.variant.name: p.chain for p in places(study) if p.seed == study.seeds[1]}
+    chains = {p.variant.name: p.chain for p in seeded_models(study) if p.seed == study.seeds[1]}
     assert list(chains["trained"]) == ["mini", "train", "eval"]
     assert list(chains["distilled"]) == ["mini", "distill", "eval"]
     assert list(chains["both"]) == ["mini", "train", "distill", "eval"]
@@ -135,7 +138,7 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
         assert (distillation["k"], distillation["trainer"]["seed"]) == (4, study.seeds[1])
         assert distillation["eval"]["sampling"] == {"samples": 8, "seed": study.seeds[1]}
         assert recipes[evaluation]["model"] == distillation["out"]
-    assert refusal_of(trainings_of(study, places(study))) is None
+    assert refusal_of(trainings_of(study, seeded_models(study))) is None
 
 
 @pytest.mark.parametrize(
@@ -166,14 +169,14 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
 def test_what_the_trainer_refuses_names_the_model(recipe, change, message):
     grids = [{"method": {"grpo": {}}}]
     study = load_study(recipe(train={**RECIPE["train"], **change}, grids=grids))
-    assert message in refusal_of(trainings_of(study, places(study)))
+    assert message in refusal_of(trainings_of(study, seeded_models(study)))
 
 
 def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     recipe, of_a_llama, tmp_path, capsys
 ):
     study = load_study(recipe(**of_a_llama))
-    stages = planned(study, places(study), cores=2, jobs=2)
+    stages = planned(study, seeded_models(study), cores=2, jobs=2)
     assert sum(not stage.needs for stage in stages) == 2 * (2 + 1)  # trainings, and the base
     for stage, settings in stages.items():
         if stage.name.startswith("train-"):
@@ -218,7 +221,7 @@ def test_what_an_outside_model_and_its_problems_do_not_allow_is_refused(
 ):
     of_a_llama["train"] |= change
     study = load_study(recipe(**of_a_llama))
-    assert message in refusal_of(trainings_of(study, places(study)))
+    assert message in refusal_of(trainings_of(study, seeded_models(study)))
 
 
 def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, monkeypatch):
@@ -239,7 +242,7 @@ def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, mon
     }
     of_a_llama["grids"] = [{"method": methods}]
     study = load_study(recipe(**of_a_llama))
-    assert refusal_of(trainings_of(study, places(study))) is None
+    assert refusal_of(trainings_of(study, seeded_models(study))) is None
     assert len(tried) == 1
     # What differs in anything that decides the loading is tried for itself.
     others = {
@@ -249,7 +252,9 @@ def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, mon
     }
     of_a_llama["grids"] = [{"method": others}]
     study = load_study(recipe(**of_a_llama))
-    assert refusal_of(trainings_of(study, places(study))).startswith("bad: train.peft: Target mod")
+    assert refusal_of(trainings_of(study, seeded_models(study))).startswith(
+        "bad: train.peft: Target mod"
+    )
     assert len(tried) == 1 + 3
 
 
@@ -264,7 +269,7 @@ def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, mon
 def test_evaluations_are_tried_before_the_trainings(recipe, of_a_llama, change, message):
     of_a_llama["eval"] |= change
     study = load_study(recipe(**of_a_llama))
-    assert refusal_of(trainings_of(study, places(study))).startswith(message)
+    assert refusal_of(trainings_of(study, seeded_models(study))).startswith(message)
 
 
 def test_a_study_that_trains_nothing_has_evaluations_alone(recipe, of_a_llama):
@@ -272,20 +277,20 @@ def test_a_study_that_trains_nothing_has_evaluations_alone(recipe, of_a_llama):
     without_training = {**of_a_llama, "train": None, "grids": grids}
     study = load_study(recipe(**without_training))
     assert {
-        stage.name.split("-")[0] for stage in planned(study, places(study), cores=2, jobs=2)
+        stage.name.split("-")[0] for stage in planned(study, seeded_models(study), cores=2, jobs=2)
     } == {"eval"}
-    check_study(study, places(study))
+    check_study(study, seeded_models(study))
     without_training["eval"] = {**of_a_llama["eval"], "reward": "answer"}
     study = load_study(recipe(**without_training))
     with pytest.raises(InvalidValueError, match="Problem 'test-0': has no `answer`"):
-        check_study(study, places(study))
+        check_study(study, seeded_models(study))
 
 
 @pytest.mark.parametrize("section", ["train", "eval"])
 def test_rewards_are_tried_with_the_verifier_of_their_section(recipe, of_a_llama, section):
     of_a_llama[section] |= {"verifier": {"sandbox": ["http://127.0.0.1:9"]}}
     study = load_study(recipe(**of_a_llama))
-    assert "http://127.0.0.1:9" in refusal_of(trainings_of(study, places(study)))
+    assert "http://127.0.0.1:9" in refusal_of(trainings_of(study, seeded_models(study)))
 
 
 def test_stages_depend_on_the_functions_and_templates_that_their_recipes_name(recipe, tmp_path):
@@ -320,57 +325,61 @@ def test_seeds_may_have_models_and_problems_of_their_own(recipe, of_a_llama, tmp
         problems = str(tmp_path / (name + "-{seed}.jsonl"))
         settings[section] = {**of_a_llama[section], "problems": problems}
     study = load_study(recipe(**settings))
-    everywhere = places(study)
-    check_study(study, everywhere)
-    for place in everywhere:
-        evaluation = place.recipes[place.chain["eval"]]
-        assert evaluation["problems"] == str(tmp_path / f"test-{place.seed}.jsonl")
-        if place.training is not None:
-            training = place.recipes[place.chain["train"]]
-            assert training["problems"] == str(tmp_path / f"train-{place.seed}.jsonl")
-            assert training["model"] == str(tmp_path / f"base-{place.seed}")
+    all_models = seeded_models(study)
+    check_study(study, all_models)
+    for seeded_model in all_models:
+        evaluation = seeded_model.recipes[seeded_model.chain["eval"]]
+        assert evaluation["problems"] == str(tmp_path / f"test-{seeded_model.seed}.jsonl")
+        if seeded_model.training is not None:
+            training = seeded_model.recipes[seeded_model.chain["train"]]
+            assert training["problems"] == str(tmp_path / f"train-{seeded_model.seed}.jsonl")
+            assert training["model"] == str(tmp_path / f"base-{seeded_model.seed}")
     with pytest.raises(InvalidValueError, match="lies inside the model of seed 2"):
         check_study(load_study(recipe(**settings, out=str(tmp_path / "base-2" / "out"))), [])
     (tmp_path / "train-2.jsonl").unlink()
     with pytest.raises(MissingFileError, match=r"train-2\.jsonl"):
-        check_study(study, everywhere)
+        check_study(study, all_models)
     shutil.rmtree(tmp_path / "base-1")
     with pytest.raises(MissingFileError, match=r"base-1"):
-        check_study(study, everywhere)
+        check_study(study, all_models)
 
 
 def test_an_evaluation_waits_for_its_training_and_a_training_for_its_warm_start(recipe):
     study = load_study(recipe())
-    stages = list(planned(study, places(study), cores=4, jobs=2))
+    stages = list(planned(study, seeded_models(study), cores=4, jobs=2))
     before = set()
     for stage in stages:
         assert set(stage.needs) <= before
         before.add(stage.name)
     needs = {stage.name: stage.needs for stage in stages}
-    for place in places(study):
-        made = place.chain["mini"] if place.training is None else place.training.name
-        assert needs[place.chain["eval"]] == (made,)
-        if place.training is not None:
-            assert needs[place.training.name] == (place.chain["mini"],)
+    for seeded_model in seeded_models(study):
+        made = (
+            seeded_model.chain["mini"]
+            if seeded_model.training is None
+            else seeded_model.training.name
+        )
+        assert needs[seeded_model.chain["eval"]] == (made,)
+        if seeded_model.training is not None:
+            assert needs[seeded_model.training.name] == (seeded_model.chain["mini"],)
 
 
 @pytest.mark.parametrize(("cores", "warm", "others"), [(1, 1, 1), (8, 4, 1)])
 def test_a_warm_start_has_the_cores_that_those_of_other_seeds_leave_it(recipe, cores, warm, others):
     threads = {}
     study = load_study(recipe())
-    for stage in planned(study, places(study), cores=cores, jobs=4):
+    for stage in planned(study, seeded_models(study), cores=cores, jobs=4):
         threads.setdefault(stage.name.partition("-")[0], set()).add(stage.threads)
     assert threads == {"mini": {warm}, "train": {others}, "eval": {others}}
 
 
 def test_another_model_has_all_cores_between_the_stages_at_once(recipe, of_a_llama):
     study = load_study(recipe(**of_a_llama))
-    assert {stage.threads for stage in planned(study, places(study), cores=8, jobs=2)} == {4}
+    assert {stage.threads for stage in planned(study, seeded_models(study), cores=8, jobs=2)} == {4}
 
 
 def test_a_stage_reads_the_recipe_that_is_written_for_it(recipe):
     study = load_study(recipe())
-    stages = planned(study, places(study), cores=2, jobs=2)
+    stages = planned(study, seeded_models(study), cores=2, jobs=2)
     write_recipes(study, stages)
     for stage, settings in stages.items():
         (path,) = (part for part in stage.arguments if part.endswith(".yaml"))
@@ -383,11 +392,11 @@ def test_studies_of_one_work_folder_say_what_their_stages_are(recipe, tmp_path):
     first = load_study(recipe(grids=grids, seeds=[1], checkpoints=[1, 2]))
     second = load_study(recipe("b.yaml", grids=grids, seeds=[2]))
     for study in (first, second):
-        write_stage_names(study, places(study))
+        write_stage_names(study, seeded_models(study))
     names = json.loads((tmp_path / "work" / "stages.json").read_text())
     called = {}
-    for place in places(first) + places(second):
-        called[names[place.chain["eval"]]] = place
+    for seeded_model in seeded_models(first) + seeded_models(second):
+        called[names[seeded_model.chain["eval"]]] = seeded_model
     assert called.keys() == {
         "eval base, seed 1", "eval base, seed 2", "eval grpo,rate=1, seed 2",
         "eval grpo,rate=2, seed 2", *(f"eval grpo,rate={rate},steps={steps}, seed 1"
@@ -402,4 +411,4 @@ def test_the_check_of_the_trainings_that_dies_is_said(recipe, monkeypatch):
     study = load_study(recipe())
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(StageError, match="the check of the trainings failed"):
-        check_study(study, places(study))
+        check_study(study, seeded_models(study))

@@ -49,8 +49,8 @@ def test_problems_without_a_value_leave_their_pair(models, build, tmp_path):
     lost = [dataclasses.replace(better[0], evaluation=tmp_path), *better[1:]]
     test = next(t for t in build([*base, *lost]).differences if t.measure.name == "max@1")
     columns = [
-        json.loads((place.evaluation / RESULTS).read_text())["per_problem"]["max@k"]["1"]
-        for place in (better[0], base[0])
+        json.loads((seeded_model.evaluation / RESULTS).read_text())["per_problem"]["max@k"]["1"]
+        for seeded_model in (better[0], base[0])
     ]
     assert test.by_seed[0] == pytest.approx(np.subtract(*columns)[1:].mean())
 
@@ -59,12 +59,12 @@ def test_what_is_sure_over_prompts_need_not_be_over_seeds(build, seeded):
     models = seeded(SEEDS, problems=40)
     weak, strong = models[:4], models[4:8]
     turned = [*weak[:3], strong[3]], [*strong[:3], weak[3]]  # one training goes the other way
-    places = [
-        dataclasses.replace(place, variant=Variant(levels, {}))
+    all_models = [
+        dataclasses.replace(seeded_model, variant=Variant(levels, {}))
         for levels, group in zip(({}, {"method": "odd"}), turned, strict=True)
-        for place in group
+        for seeded_model in group
     ]
-    for test in build(places).differences:
+    for test in build(all_models).differences:
         assert test.above == 3
         assert test.low < 0 < test.high
         assert not test.significant

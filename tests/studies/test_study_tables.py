@@ -9,7 +9,7 @@ from maxatk.folders import read_json, write_json
 from maxatk.report.tables import change, change_interval, p_value
 from maxatk.studies import findings
 from maxatk.studies.findings_tables import study_tables, write_tables
-from maxatk.studies.schedule import Place
+from maxatk.studies.schedule import SeededModel
 from maxatk.studies.variants import Variant
 from studies.conftest import STEADY
 
@@ -102,7 +102,7 @@ def test_a_star_in_the_scores_is_that_of_the_test_of_the_best(study):
 
 def test_no_star_says_the_opposite_of_the_test_of_seeds_of_unequal_size(build, make, tmp_path):
     """The first seed has most of the problems, and a test counts every seed once."""
-    places = []
+    all_models = []
     for name, in_first, in_others in (("base", 0.3, 0.3), ("better", 0.26, 0.6)):
         variant = Variant({} if name == "base" else {"method": name}, {})
         for seed in range(1, 7):
@@ -111,8 +111,8 @@ def test_no_star_says_the_opposite_of_the_test_of_seeds_of_unequal_size(build, m
             evaluation = tmp_path / f"{name}-{seed}"
             evaluation.mkdir()
             write_json(evaluation / RESULTS, make(seed, chance, chance, ids=ids, samples=16))
-            places.append(Place(variant, seed, evaluation, None))
-    study = build(places)
+            all_models.append(SeededModel(variant, seed, evaluation, None))
+    study = build(all_models)
     best = study.leaders[0]
     assert (best.measure.name, best.first, best.significant) == ("max@1", "base", True)
     assert best.difference < 0
@@ -150,8 +150,10 @@ def test_models_of_two_axes_are_crossed(studied, build):
         {"method": "one", "updates": "8"},
         {"method": "two", "updates": "8"},
     ]
-    places = [place for of in ({}, *levels) for place in studied(STEADY, STEADY, levels=of)]
-    study = build(places)
+    all_models = [
+        seeded_model for of in ({}, *levels) for seeded_model in studied(STEADY, STEADY, levels=of)
+    ]
+    study = build(all_models)
     table = study_tables(study)["crossed"]
     mean = study.comparison.baseline.metric("max@k", 128).mean
     printed = f"{mean:.3f}"
@@ -185,13 +187,13 @@ def test_headings_of_trainings_say_over_what_a_number_is(studied, build):
 
 
 def test_a_stored_score_that_chooses_has_a_table_and_tests(seeded, build):
-    places = seeded([1, 2, 3])
-    for place in places:
-        results = read_json(place.evaluation / RESULTS)
+    all_models = seeded([1, 2, 3])
+    for seeded_model in all_models:
+        results = read_json(seeded_model.evaluation / RESULTS)
         for part in ("metrics", "per_problem"):
             results[part]["max@k by chance"] = results[part]["pass@k"]
-        write_json(place.evaluation / RESULTS, results)
-    study = build(places, pairs=[("better", "same")])
+        write_json(seeded_model.evaluation / RESULTS, results)
+    study = build(all_models, pairs=[("better", "same")])
     tables = study_tables(study)
     assert tables["max_at_k_by_chance"].header[-1] == "max@16 by chance"
     by_metric = {test.measure.name: test.difference for test in study.pairs}

@@ -14,7 +14,7 @@ from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_tables
 from maxatk.studies.problem_values import PROBLEM_VALUES
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import places
+from maxatk.studies.schedule import seeded_models
 from maxatk.studies.write import PAGE, write_study
 from report.conftest import make_results
 from runs import write_run
@@ -30,16 +30,16 @@ def finished(recipe):
     def make(seeds, **changes):
         settings = {"grids": GRIDS, "seeds": seeds, "pairs": [["better", "same"]], **changes}
         study = load_study(recipe(**settings))
-        for place in places(study):
+        for seeded_model in seeded_models(study):
             names = list(CHANCES)
-            seed = 10 * place.seed + names.index(place.variant.name)
-            ids = [f"{place.seed}-{i}" for i in range(6)]  # every seed has its own
-            results = make_results(seed, *CHANCES[place.variant.name], ids=ids, samples=16)
-            folder = place.evaluation
+            seed = 10 * seeded_model.seed + names.index(seeded_model.variant.name)
+            ids = [f"{seeded_model.seed}-{i}" for i in range(6)]  # every seed has its own
+            results = make_results(seed, *CHANCES[seeded_model.variant.name], ids=ids, samples=16)
+            folder = seeded_model.evaluation
             folder.mkdir(parents=True)
             write_json(folder / RESULTS, results)
-            if place.training is not None:
-                folder = place.training
+            if seeded_model.training is not None:
+                folder = seeded_model.training
                 folder.mkdir()
                 write_json(folder / TRAIN_RECORD, {"log_history": SPIKED, "seconds": 2.0})
         return study
@@ -54,7 +54,7 @@ def files_below(folder):
 @pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
 def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp_path, seeds):
     recipe = finished(seeds)
-    study = write_study(recipe, places(recipe))
+    study = write_study(recipe, seeded_models(recipe))
     out = tmp_path / "out"
     tables = {f"tables/{n}.{s}" for n in study_tables(study) for s in ("md", "csv", "tex")}
     figures = {f"figures/{name}.{s}" for name in ("metric", "entropy") for s in ("svg", "pdf")}
@@ -76,15 +76,17 @@ def test_the_curves_of_a_checkpoint_end_where_it_was_written(recipe, tmp_path):
         settings |= {"front": {"rivals": ["same"], "ks": [8]}, "out": str(tmp_path / "study")}
         study = load_study(recipe(**settings, train={"trainer": trainer}))
         log = [{"step": step, "reward": 0.1 * step} for step in range(1, 3 + rows_after)]
-        for place in places(study):
-            chances = early.get(place.variant.name, (0.1, 0.1))
-            results = make_results(place.seed, *chances, ids=["0", "1"], samples=16)
-            place.evaluation.mkdir(parents=True, exist_ok=True)
-            write_json(place.evaluation / RESULTS, results)
-            if place.training is not None:
-                place.training.mkdir(exist_ok=True)
-                write_json(place.training / TRAIN_RECORD, {"log_history": log, "seconds": 2.0})
-        write_study(study, places(study))
+        for seeded_model in seeded_models(study):
+            chances = early.get(seeded_model.variant.name, (0.1, 0.1))
+            results = make_results(seeded_model.seed, *chances, ids=["0", "1"], samples=16)
+            seeded_model.evaluation.mkdir(parents=True, exist_ok=True)
+            write_json(seeded_model.evaluation / RESULTS, results)
+            if seeded_model.training is not None:
+                seeded_model.training.mkdir(exist_ok=True)
+                write_json(
+                    seeded_model.training / TRAIN_RECORD, {"log_history": log, "seconds": 2.0}
+                )
+        write_study(study, seeded_models(study))
         pages.append((tmp_path / "study" / PAGE).read_text(encoding="utf-8"))
     assert "better,steps=2" in pages[0]
     assert "reward during training" in pages[0]
@@ -96,14 +98,14 @@ def test_trainings_that_all_fall_below_the_base_leave_a_front_without_curves(
     finished, tmp_path, base_at_8
 ):
     recipe = finished([1, 2, 3], front={"rivals": ["same"], "ks": [8]})
-    for place in places(recipe):
-        if place.variant.name == "base":
-            ids = [f"{place.seed}-{i}" for i in range(6)]
+    for seeded_model in seeded_models(recipe):
+        if seeded_model.variant.name == "base":
+            ids = [f"{seeded_model.seed}-{i}" for i in range(6)]
             results = make_results(0, 0.9, 0.9, ids=ids, samples=16)
             if base_at_8 == "unknown":
                 results["per_problem"]["max@k"]["8"] = [None] * len(ids)
-            write_json(place.evaluation / RESULTS, results)
-    study = write_study(recipe, places(recipe))
+            write_json(seeded_model.evaluation / RESULTS, results)
+    study = write_study(recipe, seeded_models(recipe))
     assert study.front.curves == ()
     assert study.front.beyond == ()
     drawn = (tmp_path / "out" / "figures" / "front.svg").read_text(encoding="utf-8")
@@ -113,7 +115,7 @@ def test_trainings_that_all_fall_below_the_base_leave_a_front_without_curves(
 
 def test_the_values_of_every_problem_give_the_means_and_tests_again(finished, tmp_path):
     recipe = finished([1, 2, 3])
-    study = write_study(recipe, places(recipe))
+    study = write_study(recipe, seeded_models(recipe))
     table = pd.read_csv(tmp_path / "out" / PROBLEM_VALUES)
     assert len(table) == len(CHANCES) * 3 * 6 * 2  # models, seeds, problems, metrics
     by_model = table[table.metric == "max@k"].set_index(["seed", "problem"]).groupby("model")
@@ -129,7 +131,7 @@ def test_the_values_of_every_problem_give_the_means_and_tests_again(finished, tm
 
 def test_models_are_tested_at_the_ks_of_the_recipe(finished, tmp_path):
     recipe = finished([1, 2, 3], ks=[2, 8])
-    study = write_study(recipe, places(recipe))
+    study = write_study(recipe, seeded_models(recipe))
     assert {test.measure.k for test in (*study.leaders, *study.differences)} == {2, 8}
     assert [(test.first, test.measure.name) for test in study.pairs] == [
         ("better", "max@2"),
@@ -145,19 +147,21 @@ def test_a_k_that_no_evaluation_was_asked_for_is_computed_from_the_scores(recipe
     front = {"rivals": ["same"], "ks": [5, 32]}
     study = load_study(recipe(grids=GRIDS, seeds=[1, 2, 3], ks=[1, 3, 10], front=front))
     rewards = {"base": [0.0, 0.25], "better": [0.5, 1.0], "same": [0.25, 0.5]}
-    for place in places(study):
-        low, high = rewards[place.variant.name]
+    for seeded_model in seeded_models(study):
+        low, high = rewards[seeded_model.variant.name]
         scores = [
-            Score(f"{place.seed}-{p}", i, high if i <= p else low, 0, 1, Outcome.SCORED, 0.0)
+            Score(f"{seeded_model.seed}-{p}", i, high if i <= p else low, 0, 1, Outcome.SCORED, 0.0)
             for p in range(2)
             for i in range(6)
         ]
-        place.evaluation.mkdir(parents=True)
-        write_run(place.evaluation, scores)
-        if place.training is not None:
-            place.training.mkdir()
-            write_json(place.training / TRAIN_RECORD, {"log_history": SPIKED, "seconds": 2.0})
-    written = write_study(study, places(study))
+        seeded_model.evaluation.mkdir(parents=True)
+        write_run(seeded_model.evaluation, scores)
+        if seeded_model.training is not None:
+            seeded_model.training.mkdir()
+            write_json(
+                seeded_model.training / TRAIN_RECORD, {"log_history": SPIKED, "seconds": 2.0}
+            )
+    written = write_study(study, seeded_models(study))
     # Of 6 samples: 10 is more than there are, so that the largest takes its place.
     assert {test.measure.k for test in written.differences} == {1, 3, 6}
     assert {estimate.k for best in written.front.best for estimate in best.estimates} == {1, 5}
@@ -169,11 +173,11 @@ def test_a_k_that_no_evaluation_was_asked_for_is_computed_from_the_scores(recipe
 
 def test_a_problem_with_too_few_samples_has_no_value(finished, tmp_path):
     recipe = finished([1])
-    (base, *_) = places(recipe)
+    (base, *_) = seeded_models(recipe)
     results = read_json(base.evaluation / RESULTS)
     results["per_problem"]["max@k"]["16"][0] = None
     write_json(base.evaluation / RESULTS, results)
-    write_study(recipe, places(recipe))
+    write_study(recipe, seeded_models(recipe))
     table = pd.read_csv(tmp_path / "out" / PROBLEM_VALUES)
     missing = table[table["16"].isna()]
     assert missing[["model", "problem", "metric"]].values.tolist() == [["base", "1-0", "max@k"]]
@@ -182,12 +186,12 @@ def test_a_problem_with_too_few_samples_has_no_value(finished, tmp_path):
 def test_the_values_of_stored_scores_that_choose_are_there_too(finished, tmp_path):
     recipe = finished([1, 2])
     by_judge = "max@k by judge"
-    for place in places(recipe):
-        results = read_json(place.evaluation / RESULTS)
+    for seeded_model in seeded_models(recipe):
+        results = read_json(seeded_model.evaluation / RESULTS)
         results["metrics"][by_judge] = results["metrics"]["pass@k"]
         results["per_problem"][by_judge] = results["per_problem"]["pass@k"]
-        write_json(place.evaluation / RESULTS, results)
-    study = write_study(recipe, places(recipe))
+        write_json(seeded_model.evaluation / RESULTS, results)
+    study = write_study(recipe, seeded_models(recipe))
     table = pd.read_csv(tmp_path / "out" / PROBLEM_VALUES)
     rows = table[table.metric == by_judge]
     assert len(rows) == len(CHANCES) * 2 * 6  # models, seeds, problems
@@ -197,28 +201,28 @@ def test_the_values_of_stored_scores_that_choose_are_there_too(finished, tmp_pat
 
 
 def test_the_models_of_a_study_have_a_folder_a_seed_and_the_base_no_training(finished):
-    everywhere = places(finished([1, 2]))
-    pairs = [(place.seed, place.variant.name) for place in everywhere]
+    all_models = seeded_models(finished([1, 2]))
+    pairs = [(seeded_model.seed, seeded_model.variant.name) for seeded_model in all_models]
     assert pairs == [(seed, name) for seed in (1, 2) for name in ("base", "better", "same")]
-    for place in everywhere:
-        assert (place.evaluation / RESULTS).is_file()
-        assert (place.training is None) == (place.variant.name == "base")
-        named = {} if place.training is None else {"method": place.variant.name}
-        assert place.variant.levels == named
+    for seeded_model in all_models:
+        assert (seeded_model.evaluation / RESULTS).is_file()
+        assert (seeded_model.training is None) == (seeded_model.variant.name == "base")
+        named = {} if seeded_model.training is None else {"method": seeded_model.variant.name}
+        assert seeded_model.variant.levels == named
 
 
 def test_a_study_written_twice_is_the_same(finished, tmp_path):
     recipe = finished([1, 2, 3])
-    write_study(recipe, places(recipe))
+    write_study(recipe, seeded_models(recipe))
     first = read_json(tmp_path / "out" / RESULTS)
-    write_study(recipe, places(recipe))
+    write_study(recipe, seeded_models(recipe))
     assert read_json(tmp_path / "out" / RESULTS) == first
 
 
 def test_a_missing_evaluation_is_named_and_nothing_is_written(finished, tmp_path):
     recipe = finished([1, 2])
-    missing = places(recipe)[-1].evaluation / RESULTS
+    missing = seeded_models(recipe)[-1].evaluation / RESULTS
     missing.unlink()
     with pytest.raises(FileNotFoundError, match=missing.parent.name):
-        write_study(recipe, places(recipe))
+        write_study(recipe, seeded_models(recipe))
     assert not (tmp_path / "out").exists()

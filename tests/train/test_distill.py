@@ -18,7 +18,8 @@ from maxatk.folders import TRAIN_RECORD
 from maxatk.models import PromptSettings, prompt_ids
 from maxatk.settings import from_mapping
 from maxatk.train import DistillRecipe, distill, plan_distillation
-from maxatk.train.distill import WeightedSFTTrainer, config_of, sft_dataset
+from maxatk.train.distill_recipe import config_of
+from maxatk.train.weighted_sft import WeightedSFTTrainer, sft_dataset
 from train.weights import are_equal, break_gradients, copied
 
 TRAINER = {
@@ -119,7 +120,7 @@ def test_a_hub_that_lets_nobody_in_is_refused_before_a_sample_is_drawn(recipe, m
 
 
 @pytest.mark.parametrize("batch", [4, 2])
-def test_a_step_follows_the_gradient_of_the_weighed_likelihood(model_folder, tmp_path, batch):
+def test_a_step_follows_the_gradient_of_the_weighted_likelihood(model_folder, tmp_path, batch):
     texts = [(f"order cut {n}\n#\n", "return x\n" * n) for n in (1, 2, 3, 4)]
     weights = [1.0, 0.5, 0.0, 2.5]
     rows = [

@@ -93,12 +93,12 @@ def test_an_interrupt_while_sampling_leaves_no_verdict_behind(
     model_folder, tmp_path, taken, monkeypatch
 ):
     def interrupted(trainer, place, ids):
-        ended(trainer, place, ids)
+        verify_early(trainer, place, ids)
         assert taken.wait(120)
         raise KeyboardInterrupt
 
-    ended = MaxAtKTrainer._ended
-    monkeypatch.setattr(MaxAtKTrainer, "_ended", interrupted)
+    verify_early = MaxAtKTrainer._verify_early
+    monkeypatch.setattr(MaxAtKTrainer, "_verify_early", interrupted)
     with OfLengths(workers=1) as verifier:
         reward = load_reward("continuous", verifier=verifier)
         with pytest.raises(KeyboardInterrupt):

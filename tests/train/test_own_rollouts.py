@@ -20,7 +20,7 @@ from transformers.generation.logits_process import (
 from maxatk.errors import InvalidValueError
 from maxatk.sampling import SamplingSettings
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.own_rollouts import draw
+from maxatk.train.own_rollouts import draw_completions
 
 from . import enumerated
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
@@ -324,4 +324,4 @@ def test_a_prompt_without_a_token_is_refused(ending_folder):
     model = AutoModelForCausalLM.from_pretrained(ending_folder)
     settings = SamplingSettings(samples=1, max_new_tokens=2)
     with pytest.raises(InvalidValueError, match="prompt: one has no token"):
-        draw(model, [[1, 2], []], settings=settings, end_tokens=(0,), ended=print)
+        draw_completions(model, [[1, 2], []], settings=settings, end_tokens=(0,), on_end=print)

@@ -18,7 +18,7 @@ from maxatk.rewards import Reward
 from maxatk.rewards.reward import RewardPart
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.rollout_batch import Scored
-from maxatk.train.signal_groups import Draw, more_prompts, moves, refuse_unknown_part
+from maxatk.train.signal_groups import DrawnGroups, random_places, refuse_unknown_part, replacements
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
 from .test_resume import SETTINGS
@@ -328,7 +328,7 @@ def test_groups_with_a_signal_fill_the_places_of_those_without(data):
     signal = np.array(data.draw(flags)).reshape(processes, groups)
     flags = st.lists(st.booleans(), min_size=processes * drawn, max_size=processes * drawn)
     fresh = np.array(data.draw(flags)).reshape(processes, drawn)
-    made = list(moves(signal, fresh))
+    made = list(replacements(signal, fresh))
     assert [process for process, *_ in made] == sorted(process for process, *_ in made)
     for process, (has_signal, other) in enumerate(zip(signal, fresh, strict=True)):
         swaps = [(to, source) for at, to, source in made if at == process]
@@ -351,7 +351,7 @@ def draws_of(names, signal, size):
         scored = Scored(scores, list(texts), list(texts), list(texts), [False] * len(texts))
         generated = (list(rows), list(rows), None, list(rows), None, {"extra": list(rows)})
         draws.append(
-            Draw(
+            DrawnGroups(
                 rows=list(rows),
                 prompts=list(rows),
                 generated=generated,
@@ -397,7 +397,7 @@ def test_lists_of_a_process_and_scores_of_all_hold_the_same_groups(data):
 
 def test_prompts_are_drawn_evenly_differently_at_every_moment_and_again_by_its_numbers():
     def drawn(*moment):
-        return more_prompts(12, (3, 2), moment)
+        return random_places(12, (3, 2), moment)
 
     assert drawn(0, 1, 0, 2).shape == (3, 2)
     np.testing.assert_array_equal(drawn(0, 1, 0, 2), drawn(0, 1, 0, 2))
@@ -408,7 +408,7 @@ def test_prompts_are_drawn_evenly_differently_at_every_moment_and_again_by_its_n
         counts.update(places)
     assert len(counts) == 12
     assert all(abs(count - 500) < 5 * 500**0.5 for count in counts.values())
-    assert more_prompts(3, (1, 5), (0,)).max() <= 2
+    assert random_places(3, (1, 5), (0,)).max() <= 2
 
 
 def test_a_bound_that_replaces_nothing_is_refused(tmp_path):

@@ -17,7 +17,7 @@ from maxatk.evaluation.load import load_results
 from maxatk.settings import packaged_recipes
 from maxatk.studies.check import check_study
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import places
+from maxatk.studies.schedule import seeded_models
 from maxatk.studies.stages import default_jobs
 
 _MOST_JOBS = 3  # each stage takes half a GiB
@@ -50,15 +50,16 @@ def command(
         raise InvalidValueError(
             f"seeds: a demo has one, got {study.seeds!r}; maxatk study takes several"
         )
-    everywhere = places(study)
-    check_study(study, everywhere)
+    models = seeded_models(study)
+    check_study(study, models)
     if jobs is None:
         jobs = min(default_jobs(), _MOST_JOBS)
-    findings, seconds = carry_out(study, everywhere, jobs=jobs)
-    from maxatk.studies.write import PAGE, remarks
+    findings, seconds = carry_out(study, models, jobs=jobs)
+    from maxatk.studies.demo_conclusion import demo_conclusion
+    from maxatk.studies.write import PAGE
 
     page = Path(study.out) / PAGE
-    results = {place.variant.name: load_results(place.evaluation) for place in everywhere}
+    results = {model.variant.name: load_results(model.evaluation) for model in models}
     tables = results_output(results)
     tables["stages"] = Output(
         [{"stage": name, "seconds": taken} for name, taken in seconds.items()]
@@ -67,7 +68,7 @@ def command(
     if fast:
         sentences = ["A check of all stages: these numbers mean nothing."]
     else:
-        sentences = remarks(study, findings.comparison)
+        sentences = demo_conclusion(study, findings.comparison)
     lines = [*sentences, f"report: {page}", f"stages: {_spent(seconds)}"]
     emit(tables, format, text="\n".join(lines))
 

@@ -20,10 +20,10 @@ from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
 from maxatk.studies.schedule import (
-    Place,
+    SeededModel,
     out_folders,
-    places,
     planned,
+    seeded_models,
     write_recipes,
     write_stage_names,
 )
@@ -58,9 +58,9 @@ def command(
     study = load_study(recipe, overrides)
     if jobs is None:
         jobs = 1 if study.mini is None else default_jobs()
-    everywhere = places(study)
-    check_study(study, everywhere, for_reading=dry_run)
-    stages = planned(study, everywhere, cores=1, jobs=jobs)
+    models = seeded_models(study)
+    check_study(study, models, for_reading=dry_run)
+    stages = planned(study, models, cores=1, jobs=jobs)
     seconds = {stage.name: finished_seconds(study.work_folder, stage.name) for stage in stages}
     plan = _plan_text(study, seconds)
     if dry_run:
@@ -73,7 +73,7 @@ def command(
         print(printable(plan), flush=True)
     else:
         say_aside(plan)
-    findings, _ = carry_out(study, everywhere, jobs=jobs)
+    findings, _ = carry_out(study, models, jobs=jobs)
     rows = study_rows(findings)
     tables = {name: Output(of_table) for name, of_table in rows.items()}
     tables["scores"] = Output(rows["scores"], study_tables(findings)["scores"], study.title)
@@ -93,21 +93,21 @@ def command(
 
 
 def carry_out(
-    study: StudyRecipe, everywhere: Sequence[Place], *, jobs: int
+    study: StudyRecipe, models: Sequence[SeededModel], *, jobs: int
 ) -> tuple[Study, dict[str, float]]:
     """Run every stage that has not finished, write the study, and return it with their seconds."""
     with contextlib.ExitStack() as held:
         for folder in out_folders(study):
             held.enter_context(folder.alone())
-        stages = planned(study, everywhere, cores=usable_cores(), jobs=jobs)
+        stages = planned(study, models, cores=usable_cores(), jobs=jobs)
         write_recipes(study, stages)
-        write_stage_names(study, everywhere)
+        write_stage_names(study, models)
         with progress_of("stages", parts={"": "finished"}) as report:
             report(0, len(stages))
             seconds = run_stages(list(stages), study.work_folder, report, jobs=jobs)
         from maxatk.studies.write import write_study  # imports matplotlib
 
-        return write_study(study, everywhere), seconds
+        return write_study(study, models), seconds
 
 
 def _plan_text(study: StudyRecipe, seconds: Mapping[str, float | None]) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from maxatk.errors import InvalidValueError
+from maxatk.folders import known_values
 from maxatk.training.keys import REWARD, max_at
-from maxatk.training.symptoms import LogRow, group_size, thirds, training_rows, values
+from maxatk.training.symptoms import LogRow, group_size, thirds, training_rows
 
 RATE = "learning_rate"
 FEWEST_ROWS = 6  # with a reward, so that a third of them has a standard error
@@ -32,8 +33,8 @@ def rate_rows(logs: Mapping[str, Sequence[LogRow]]) -> list[dict[str, Any]]:
     rows = []
     for name, log in logs.items():
         trained = training_rows(log)
-        rewards = values(trained, REWARD)
-        rates = values(trained, RATE)
+        rewards = known_values(trained, REWARD)
+        rates = known_values(trained, RATE)
         if len(rewards) < FEWEST_ROWS or not rates:
             raise InvalidValueError(
                 f"{name}: its log must have {FEWEST_ROWS} rows or more with a reward, and a "
@@ -75,7 +76,7 @@ def suggested_rate(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _rise(rows: Sequence[LogRow], key: str) -> float | None:
     """Return the difference of the last and the first third of a key, None for too few."""
-    if len(values(rows, key)) < FEWEST_ROWS:
+    if len(known_values(rows, key)) < FEWEST_ROWS:
         return None
     first, last = thirds(rows, key)
     return float(np.mean(last) - np.mean(first))

@@ -50,10 +50,10 @@ def attention(
         prompt_scores = scores.new_full((*scores.shape[:-1], width), -torch.inf)
         for part in shared:
             prompt_keys = part.states[2 * layer].transpose(-1, -2)
-            of_part = part.product(query, prompt_keys).float()
+            part_scores = part.product(query, prompt_keys).float()
             if part.mask is not None:
-                of_part = of_part + part.mask
-            prompt_scores[part.rows, ..., : of_part.shape[-1]] = of_part
+                part_scores = part_scores + part.mask
+            prompt_scores[part.rows, ..., : part_scores.shape[-1]] = part_scores
         scores = torch.cat([prompt_scores, scores], dim=-1)
     weights = torch.softmax(scores, dim=-1).to(query.dtype)
     output = torch.matmul(weights[..., width:], values)

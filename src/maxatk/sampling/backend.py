@@ -100,15 +100,15 @@ def describe_files(
 ) -> dict[str, Any]:
     """Return what a backend that opens a model's files says of them, and `facts` that are known."""
     fields = ("adapter", "revision", "attn_implementation", "device_map")
-    described = {**{field: getattr(settings, field) for field in fields}, **facts}
+    model_facts = {**{field: getattr(settings, field) for field in fields}, **facts}
     if settings.adapter:
-        described["adapter_weights"] = fingerprint(settings.adapter)
+        model_facts["adapter_weights"] = fingerprint(settings.adapter)
     return {
         "name": name,
         "model": model,
         "weights": fingerprint(model),
         "prompt": settings.prompt.to_json(),
-        **{field: value for field, value in described.items() if value is not None},
+        **{field: value for field, value in model_facts.items() if value is not None},
     }
 
 

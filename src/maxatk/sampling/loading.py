@@ -47,7 +47,7 @@ def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
     if settings.adapter is not None:
         model = _merged(model, settings.adapter)
     kind = (device or model.device).type
-    if settings.dtype == "auto" and is_made_bfloat16(name, stored, model, kind):
+    if settings.dtype == "auto" and choose_bfloat16(name, stored, model, kind):
         model.to(torch.bfloat16)
     if device is not None:
         model.to(device)
@@ -122,8 +122,11 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(error).partition(" [type=")[0].split()) or type(error).__name__
 
 
-def is_made_bfloat16(name: str, stored: str, model: Any, device: str) -> bool:
-    """Return whether a model of float32 files (as TRL's) is computed in bfloat16, and log it."""
+def choose_bfloat16(name: str, stored: str, model: Any, device: str) -> bool:
+    """Choose bfloat16 for a model of float32 files (as TRL's) where that is faster, and log it.
+
+    Returns whether it is chosen.
+    """
     if stored != "float32" or model.num_parameters() < _LARGE or not _has_bfloat16(device):
         return False
     _log.warning(

@@ -22,10 +22,11 @@ from maxatk.sampling.settings import SamplingSettings
 _DROP_BELOW = 0.9
 # Prompts are evaluated once a share of the rows is free, together where that pays.
 _REFILL_AT = 0.125
-_PROMPTS_AT_ONCE = {"cpu": 1}  # a GPU is not busy with one; a CPU is, and repeats to the last bit
-_OTHER_PROMPTS_AT_ONCE = 16
+_PROMPTS_AT_ONCE_ON_A_GPU = 16
 _TOKENS_AT_ONCE = 1 << 14  # of them, with the filling: activations of long prompts are large
-_LOOKED_AT = 4  # times as many at most, for those of about one length: shorter ones are filled up
+# Times as many prompts at most are taken from the queue, to evaluate those of about one length
+# together: shorter ones are filled up.
+_LOOK_AHEAD = 4
 
 Row: TypeAlias = tuple[Any, list[int]]
 """The key of a row and its ids so far."""
@@ -51,6 +52,39 @@ class DrawnRow:
     entropy: float
 
 
+@dataclasses.dataclass(frozen=True)
+class _RowTensors:
+    """What a step needs of each row, which stays on the device from step to step."""
+
+    noise: torch.Tensor  # (rows, T), uniform in [0, 1)
+    counts: torch.Tensor  # (rows,), how many tokens have been drawn
+    logprobs: torch.Tensor  # (rows,), the sum over these tokens
+    entropies: torch.Tensor  # (rows,), likewise
+    last_tokens: torch.Tensor  # (rows,), which the next step goes on from
+
+    @classmethod
+    def zeros(cls, rows: int, tokens: int, device: torch.device) -> _RowTensors:
+        """Return the tensors of rows that have not begun, of so many tokens at most."""
+        return cls(
+            noise=torch.zeros((rows, tokens), device=device),
+            counts=torch.zeros(rows, dtype=torch.long, device=device),
+            logprobs=torch.zeros(rows, dtype=torch.float64, device=device),
+            entropies=torch.zeros(rows, dtype=torch.float64, device=device),
+            last_tokens=torch.zeros(rows, dtype=torch.long, device=device),
+        )
+
+    def begin(self, rows: torch.Tensor, noise: torch.Tensor) -> None:
+        """Set some rows to their start, with noise of their own."""
+        for tensor in (self.counts, self.logprobs, self.entropies, self.last_tokens):
+            tensor[rows] = 0
+        self.noise[rows] = noise
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Move some rows to the front, in their order."""
+        for tensor in (self.noise, self.counts, self.logprobs, self.entropies, self.last_tokens):
+            tensor[: len(rows)] = tensor[rows]
+
+
 class Loop:
     """Draws the rows of a queue of work, as many at a time as the decoder has.
 
@@ -68,21 +102,13 @@ class Loop:
         self._decoder = decoder
         self._settings = settings
         self._stopper = stopper
-        self._device = device = decoder.model.device
+        self._device = decoder.model.device
         self._end_tokens = frozenset(end_tokens)
-        self._looked_at: list[Work] = []  # taken from the queue, its prompts not yet evaluated
+        self._upcoming: list[Work] = []  # taken from the queue, its prompts not yet evaluated
         # A prompt, a key and noise of each row that waits for a place.
         self._ready: collections.deque[tuple[Prompt, Any, np.ndarray]] = collections.deque()
         self._rows: list[Row | None] = [None] * decoder.fewest  # None where one has ended
-        rows = decoder.rows
-        # One value or more a row, which stay on the device from step to step.
-        self._state = {
-            "noise": torch.zeros((rows, settings.max_new_tokens), device=device),
-            "counts": torch.zeros(rows, dtype=torch.long, device=device),
-            "logprobs": torch.zeros(rows, dtype=torch.float64, device=device),
-            "entropies": torch.zeros(rows, dtype=torch.float64, device=device),
-            "last": torch.zeros(rows, dtype=torch.long, device=device),
-        }
+        self._tensors = _RowTensors.zeros(decoder.rows, settings.max_new_tokens, self._device)
 
     def run(self, queue: Iterable[Work]) -> Iterator[list[DrawnRow]]:
         """Yield rows as they end; raise InvalidValueError for logits that are no distribution."""
@@ -92,20 +118,20 @@ class Loop:
             # Not around the yield: what the caller computes meanwhile may need gradients.
             with torch.inference_mode():
                 alive = sum(row is not None for row in self._rows)
-                waits = alive < rows and self._waits(queue)
-                if waits and (not alive or rows - alive >= rows * _REFILL_AT):
+                has_waiting = alive < rows and self._prepare_rows(queue)
+                if has_waiting and (not alive or rows - alive >= rows * _REFILL_AT):
                     ended = self._admit(queue)
                 elif alive:
-                    if not waits:  # where others wait, they take the places of the ended ones
-                        self._drop(alive)
+                    if not has_waiting:  # waiting rows would take the places of the ended ones
+                        self._drop_ended(alive)
                     ended = self._step()
                 else:
                     return
             if ended:
                 yield ended
 
-    def _waits(self, queue: Iterator[Work]) -> bool:
-        """Return whether a row waits, whose prompt is then evaluated, with those of the next."""
+    def _prepare_rows(self, queue: Iterator[Work]) -> bool:
+        """Evaluate the next prompts of the queue if no row is ready; return whether one is now."""
         if self._ready:
             return True
         works = self._next_works(queue)
@@ -116,14 +142,14 @@ class Loop:
 
     def _next_works(self, queue: Iterator[Work]) -> list[Work]:
         """Return the works whose prompts are evaluated next, together: of about one length."""
-        most = _PROMPTS_AT_ONCE.get(self._device.type, _OTHER_PROMPTS_AT_ONCE)
-        if not self._looked_at:
-            self._looked_at = self._look_ahead(queue, _LOOKED_AT * most if most > 1 else 1)
-        lengths = [len(work.prompt) for work in self._looked_at[:most]]
+        most = _prompts_at_once(self._device)
+        if not self._upcoming:
+            self._upcoming = self._look_ahead(queue, _LOOK_AHEAD * most if most > 1 else 1)
+        lengths = [len(work.prompt) for work in self._upcoming[:most]]
         while len(lengths) > 1 and len(lengths) * max(lengths) > _TOKENS_AT_ONCE:
             lengths.pop()
-        works = self._looked_at[: len(lengths)]
-        self._looked_at = self._looked_at[len(lengths) :]
+        works = self._upcoming[: len(lengths)]
+        self._upcoming = self._upcoming[len(lengths) :]
         return works
 
     def _look_ahead(self, queue: Iterator[Work], most: int) -> list[Work]:
@@ -149,7 +175,7 @@ class Loop:
         prompts: list[Prompt] = []
         noise_of_rows: list[np.ndarray] = []
         for row in free:
-            if not self._waits(queue):
+            if not self._prepare_rows(queue):
                 break
             prompt, key, noise = self._ready.popleft()
             admitted.append(row)
@@ -159,20 +185,18 @@ class Loop:
                 self._rows.append(None)
             self._rows[row] = (key, [])
         index = torch.tensor(admitted, device=self._device)
-        for value in self._state.values():
-            value[index] = 0
-        self._state["noise"][index] = torch.from_numpy(np.stack(noise_of_rows)).to(self._device)
+        self._tensors.begin(index, torch.from_numpy(np.stack(noise_of_rows)).to(self._device))
         self._decoder.admit(admitted, prompts)
         first_logits = torch.stack([prompt.logits for prompt in prompts])
-        return self._take(admitted, first_logits)
+        return self._draw_next(admitted, first_logits)
 
     def _step(self) -> list[DrawnRow]:
         """Draw a token for every row; return those that it ends."""
         width = len(self._rows)
-        logits = self._decoder.step(self._state["last"][:width])
-        return self._take(range(width), logits)
+        logits = self._decoder.step(self._tensors.last_tokens[:width])
+        return self._draw_next(range(width), logits)
 
-    def _drop(self, alive: int) -> None:
+    def _drop_ended(self, alive: int) -> None:
         """Make the batch narrower where enough of its rows have ended."""
         left = max(alive, self._decoder.fewest)
         if left >= _DROP_BELOW * len(self._rows):
@@ -183,34 +207,32 @@ class Loop:
         for gap, row in zip(gaps, behind, strict=False):
             kept[gap] = row
         self._decoder.keep(kept)
-        index = torch.tensor(kept, device=self._device)
-        for value in self._state.values():
-            value[:left] = value[index]
+        self._tensors.keep(torch.tensor(kept, device=self._device))
         self._rows = [self._rows[row] for row in kept]
 
-    def _take(self, rows: Sequence[int], logits: torch.Tensor) -> list[DrawnRow]:
+    def _draw_next(self, rows: Sequence[int], logits: torch.Tensor) -> list[DrawnRow]:
         """Draw a token for each of these rows and return those that it ends."""
-        state = self._state
+        tensors = self._tensors
         if isinstance(rows, range):  # which the device can count itself
             index = torch.arange(len(rows), device=self._device)
         else:
             index = torch.tensor(rows, device=self._device)
         # Rows that have ended are computed on, and would count beyond their noise.
-        counts = state["counts"][index].clamp(max=self._settings.max_new_tokens - 1)
-        tokens = draw_tokens(logits, state["noise"][index, counts], self._settings)
-        state["logprobs"][index] += tokens.logprobs.double()
-        state["entropies"][index] += tokens.entropies.double()
-        state["counts"][index] = counts + 1
-        state["last"][index] = tokens.ids
+        counts = tensors.counts[index].clamp(max=self._settings.max_new_tokens - 1)
+        tokens = draw_tokens(logits, tensors.noise[index, counts], self._settings)
+        tensors.logprobs[index] += tokens.logprobs.double()
+        tensors.entropies[index] += tokens.entropies.double()
+        tensors.counts[index] = counts + 1
+        tensors.last_tokens[index] = tokens.ids
         # The only time that a step waits for the device.
         ids, unknown = torch.stack([tokens.ids, tokens.logprobs.isnan()]).tolist()
-        ended = self._ended(rows, ids, unknown)
+        ended = self._append(rows, ids, unknown)
         if not ended:
             return []
         self._decoder.release(list(ended))
         index = torch.tensor(list(ended), device=self._device)
-        logprobs = state["logprobs"][index].tolist()
-        entropies = state["entropies"][index].tolist()
+        logprobs = tensors.logprobs[index].tolist()
+        entropies = tensors.entropies[index].tolist()
         return [
             DrawnRow(key, row_ids, stopped, logprob, entropy)
             for (key, row_ids, stopped), logprob, entropy in zip(
@@ -218,10 +240,13 @@ class Loop:
             )
         ]
 
-    def _ended(
+    def _append(
         self, rows: Sequence[int], tokens: Sequence[int], unknown: Sequence[int]
     ) -> dict[int, tuple[Any, list[int], bool]]:
-        """Append a token to each row; return key, ids and whether it stopped of those it ends."""
+        """Append a token to each row, and free the rows that it ends.
+
+        Returns the key and the ids of each of those, and whether it stopped by itself.
+        """
         ended = {}
         for row, token, is_unknown in zip(rows, tokens, unknown, strict=True):
             content = self._rows[row]
@@ -240,6 +265,14 @@ class Loop:
                 ended[row] = (key, ids, stopped)
                 self._rows[row] = None
         return ended
+
+
+def _prompts_at_once(device: torch.device) -> int:
+    """Return how many prompts are evaluated together at most.
+
+    One prompt keeps a CPU busy, and alone it repeats to the last bit. A GPU has room for more.
+    """
+    return 1 if device.type == "cpu" else _PROMPTS_AT_ONCE_ON_A_GPU
 
 
 def _why_logits_break(model: Any) -> str:

@@ -17,14 +17,21 @@ _ALIGN = 16  # sums over positions keep their order, so their rounding, where le
 # launches a layer, for which a GPU waits: there few rows do not pay.
 _SHARED_FROM = 4
 _SHARED_FROM_ON_A_GPU = 32
-# A CPU computes each shared prompt with its own rows, in sums whose order no other prompt changes.
-# A GPU waits for each to be launched: there all of them are one padded tensor.
-_PADS = {"cpu": False}
 
 
 def shares(samples: float, device: torch.device) -> bool:
     """Return whether the keys of a prompt with so many samples are kept once for all of them."""
     return samples >= (_SHARED_FROM if device.type == "cpu" else _SHARED_FROM_ON_A_GPU)
+
+
+def _stacks_prompts(device: torch.device) -> bool:
+    """Return whether all shared prompts are one padded tensor, and not one each with its rows.
+
+    On a CPU each prompt is computed with its own rows, in sums whose order no other prompt changes.
+    A GPU would wait for the launch of each, so that there all of them are computed together.
+    """
+    is_cpu: bool = device.type == "cpu"
+    return not is_cpu
 
 
 @dataclasses.dataclass(eq=False)
@@ -86,7 +93,7 @@ class Stacks:
         """Return the states that rows share: on a CPU those of each prompt, else all in one."""
         if not rows_of_prompt:
             return []
-        if _PADS.get(device.type, True):
+        if _stacks_prompts(device):
             return [self._of(rows_of_prompt, device)]
         return [self._of({prompt: rows}, device) for prompt, rows in rows_of_prompt.items()]
 

@@ -26,7 +26,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer, prompt_ids
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend, check_lengths, describe_files, stop_tokens
-from maxatk.sampling.loading import check_adapter, found_or_missing, is_made_bfloat16, reason_of
+from maxatk.sampling.loading import check_adapter, choose_bfloat16, found_or_missing, reason_of
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
 
 _BATCH = 256
@@ -159,7 +159,9 @@ def _dtype(model: str, settings: ModelSettings, config: Any) -> str:
     if name != "float32":
         return name
     device = current_platform.device_type
-    return "bfloat16" if is_made_bfloat16(model, name, _without_weights(config), device) else name
+    if choose_bfloat16(model, name, _without_weights(config), device):
+        return "bfloat16"
+    return name
 
 
 def _without_weights(config: Any) -> Any:

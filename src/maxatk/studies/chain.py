@@ -66,7 +66,7 @@ class Chain:
     def add_mini(self, settings: MiniSettings) -> None:
         """Add the stage that makes the built-in model with its problems."""
         recipe = dataclasses.asdict(dataclasses.replace(settings, seed=self.seed))
-        # The name of the task, of which there were two, keeps the names of the folders.
+        # The name of the task, which is a part of the digest, keeps the names of the folders.
         name = f"mini-{self.seed}-{_digest({'task': 'programs', **recipe})}"
         self.stages["mini"] = name
         self.recipes[name] = recipe

@@ -20,7 +20,7 @@ from maxatk.records import Problem
 from maxatk.rewards import load_reward
 from maxatk.settings import from_mapping, located
 from maxatk.studies.recipe import TRAININGS, StudyRecipe
-from maxatk.studies.schedule import Place, out_folders, outside_models
+from maxatk.studies.schedule import SeededModel, out_folders, outside_models
 from maxatk.studies.stages import end_with_parent
 from maxatk.verifier import Verifier, VerifierSettings
 
@@ -31,7 +31,7 @@ _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
 def check_study(
-    study: StudyRecipe, everywhere: Sequence[Place], *, for_reading: bool = False
+    study: StudyRecipe, models: Sequence[SeededModel], *, for_reading: bool = False
 ) -> None:
     """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails.
 
@@ -42,28 +42,28 @@ def check_study(
     if study.model is not None:
         for model in set(outside_models(study).values()):
             refuse_missing_model(model)
-        recipes = [recipe for place in everywhere for recipe in place.recipes.values()]
+        recipes = [recipe for seeded in models for recipe in seeded.recipes.values()]
         for problems in {recipe["problems"] for recipe in recipes}:
             if problems not in BENCHMARKS:
                 load_problems(problems, limit=1)
-    refusal = _ask(trainings_of(study, everywhere))
+    refusal = _ask(trainings_of(study, models))
     if refusal is not None:
         raise InvalidValueError(refusal)
 
 
-def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
+def trainings_of(study: StudyRecipe, models: Sequence[SeededModel]) -> dict[str, Any]:
     """Return what the trainer is asked: every recipe, and how many problems if not in a file.
 
     With it goes what decides the rewards of the evaluations, which come behind the trainings.
     """
     recipes = []
     checked = set()  # checkpoints share their training
-    for place in everywhere:
+    for seeded_model in models:
         for command in TRAININGS:
-            stage = place.chain.get(command)
-            if place.seed == study.seeds[0] and stage is not None and stage not in checked:
+            stage = seeded_model.chain.get(command)
+            if seeded_model.seed == study.seeds[0] and stage is not None and stage not in checked:
                 checked.add(stage)
-                recipes.append((place.variant.name, command, place.recipes[stage]))
+                recipes.append((seeded_model.variant.name, command, seeded_model.recipes[stage]))
     return {
         "recipes": recipes,
         "problems": study.mini and study.mini.train_problems,
@@ -125,8 +125,8 @@ def _verifiers() -> Iterator[VerifierOf]:
     with contextlib.ExitStack() as stack:
 
         def verifier_of(settings: VerifierSettings) -> Verifier:
-            for of_settings, verifier in opened:
-                if of_settings == settings:
+            for opened_settings, verifier in opened:
+                if opened_settings == settings:
                     return verifier
             # One worker will do: loaded rewards only hold the verifier.
             verifier = stack.enter_context(dataclasses.replace(settings, workers=1).open())
@@ -185,7 +185,7 @@ def _check_train(recipe: Mapping[str, Any], count: int | None, shared: _Shared) 
 def _check_distill(recipe: Mapping[str, Any], count: int | None, shared: _Shared) -> None:
     """Refuse a recipe of `maxatk distill`, as `_check_train` does one of `maxatk train`."""
     from maxatk.train import DistillRecipe
-    from maxatk.train.distill import check_problems_of_a_round, config_of
+    from maxatk.train.distill_recipe import check_problems_of_a_round, config_of
 
     chosen = from_mapping(DistillRecipe, recipe, where="train.distill")
     problems = None if count else _problems(chosen.problems)

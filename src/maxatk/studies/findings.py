@@ -16,12 +16,12 @@ from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.evaluation.selection_note import selection_note
-from maxatk.folders import known, read_training
+from maxatk.folders import known_values, read_training
 from maxatk.report.comparison import ALPHA, DEFAULT_KS, Comparison, Over, Run, pooled
 from maxatk.report.load_runs import Reading, load_comparison
 from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
 from maxatk.studies.front import Front
-from maxatk.studies.schedule import Place
+from maxatk.studies.schedule import SeededModel
 
 STUDY_FORMAT = 3
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
@@ -99,7 +99,11 @@ class Study:
 
 
 def pooled_models(
-    places: Sequence[Place], *, baseline: str, ks: Sequence[int] = (), choosing: bool = False
+    seeded_models: Sequence[SeededModel],
+    *,
+    baseline: str,
+    ks: Sequence[int] = (),
+    choosing: bool = False,
 ) -> Comparison:
     """Return the comparison over all seeds; raises as `load_comparison`, and for a single model.
 
@@ -107,31 +111,34 @@ def pooled_models(
     `choosing` it is that of the evaluations by which the front is chosen.
     """
     folders: dict[str, dict[str, Path]] = {}
-    for place in places:
-        evaluation = place.choice if choosing else place.evaluation
+    for model in seeded_models:
+        evaluation = model.choice if choosing else model.evaluation
         assert evaluation is not None
-        folders.setdefault(f"seed {place.seed}", {})[place.variant.name] = evaluation
-    seeds = _of_seeds(folders, Reading(baseline=baseline))
-    fewest = min(max(run.results.ks) for of_seed in seeds.values() for run in of_seed.runs)
+        folders.setdefault(f"seed {model.seed}", {})[model.variant.name] = evaluation
+    seeds = _comparisons_by_seed(folders, Reading(baseline=baseline))
+    runs = [run for comparison in seeds.values() for run in comparison.runs]
+    fewest = min(max(run.results.ks) for run in runs)
     allowed = tuple(k for k in ks if k <= fewest)
-    if any(k not in of_seed.ks for of_seed in seeds.values() for k in allowed):
-        seeds = _of_seeds(folders, Reading(baseline=baseline, k=allowed))
+    if any(k not in comparison.ks for comparison in seeds.values() for k in allowed):
+        seeds = _comparisons_by_seed(folders, Reading(baseline=baseline, k=allowed))
     comparison = pooled(seeds)
     if len(comparison.runs) < 2:
         raise InvalidValueError("models: a study needs two models or more, got 1")
     return comparison
 
 
-def _of_seeds(folders: Mapping[str, Mapping[str, Path]], reading: Reading) -> dict[str, Comparison]:
+def _comparisons_by_seed(
+    folders: Mapping[str, Mapping[str, Path]], reading: Reading
+) -> dict[str, Comparison]:
     """Return the comparison of the models of every seed, whose evaluations are in folders."""
     return {
-        seed: load_comparison(of_seed, reading, allow_other_verifiers=False)
-        for seed, of_seed in folders.items()
+        seed: load_comparison(seed_folders, reading, allow_other_verifiers=False)
+        for seed, seed_folders in folders.items()
     }
 
 
 def build_study(
-    places: Sequence[Place],
+    seeded_models: Sequence[SeededModel],
     comparison: Comparison,
     *,
     title: str,
@@ -156,8 +163,8 @@ def build_study(
     baseline, *others = comparison.names
     differences = [(measure, name, baseline) for measure in measures for name in others]
     planned = [(measure, *pair) for measure in rewarded for pair in pairs]
-    seeds = tuple(dict.fromkeys(place.seed for place in places))
-    models = {run.name: _model(run, places, seeds, comparison) for run in comparison.runs}
+    seeds = tuple(dict.fromkeys(model.seed for model in seeded_models))
+    models = {run.name: _model(run, seeded_models, seeds, comparison) for run in comparison.runs}
     return Study(
         title=title,
         seeds=seeds,
@@ -174,18 +181,18 @@ def build_study(
 
 
 def _model(
-    run: Run, places: Sequence[Place], seeds: Sequence[int], comparison: Comparison
+    run: Run, seeded_models: Sequence[SeededModel], seeds: Sequence[int], comparison: Comparison
 ) -> dict[str, Any]:
     """Return what `Study.models` has of one model."""
-    of_model = [place for place in places if place.variant.name == run.name]
+    model_of_seeds = [model for model in seeded_models if model.variant.name == run.name]
     by_seed = {
         seed: _means(part.run(run.name)) for seed, part in zip(seeds, comparison.seeds, strict=True)
     }
     return {
-        "levels": of_model[0].variant.levels,
+        "levels": model_of_seeds[0].variant.levels,
         **{key: getattr(run.results, key) for key in _KEPT},
         "by_seed": by_seed,
-        "training": _training(of_model),
+        "training": _training(model_of_seeds),
     }
 
 
@@ -211,7 +218,7 @@ def _tested(
     return with_adjusted_p(tests, ALPHA)
 
 
-def _training(of_model: Sequence[Place]) -> dict[str, float]:
+def _training(model_of_seeds: Sequence[SeededModel]) -> dict[str, float]:
     """Return the means of what the trainings logged, their gradient spikes and their seconds.
 
     Of a checkpoint they are those of the steps up to it, without seconds. A training that was
@@ -219,19 +226,19 @@ def _training(of_model: Sequence[Place]) -> dict[str, float]:
     """
     histories = []
     uninterrupted = []  # records of such trainings, which are evaluated at their end
-    for place in of_model:
-        if place.training is None:
+    for model in model_of_seeds:
+        if model.training is None:
             continue
-        record = read_training(place.training)
-        histories.append(logged_until(record, place.variant.checkpoint))
-        if place.variant.checkpoint is None and "resumed_from" not in record:
+        record = read_training(model.training)
+        histories.append(logged_until(record, model.variant.checkpoint))
+        if model.variant.checkpoint is None and "resumed_from" not in record:
             uninterrupted.append(record)
     values = {
-        key: [value for history in histories for value in _logged(history, key)]
+        key: [value for history in histories for value in known_values(history, key)]
         for key, _, _ in TRAINING_COLUMNS
     }
     values[GRADIENT_SPIKES] = [spike for history in histories for spike in _spikes(history)]
-    values["seconds"] = _logged(uninterrupted, "seconds")
+    values["seconds"] = known_values(uninterrupted, "seconds")
     return {
         key: round(float(np.mean(logged)), _DIGITS.get(key, 6))
         for key, logged in values.items()
@@ -249,11 +256,6 @@ def logged_until(record: Mapping[str, Any], checkpoint: int | None) -> list[Mapp
 
 def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the 95th percentile of the logged gradient norms, in medians; none if that is 0."""
-    norms = _logged(history, "grad_norm")
+    norms = known_values(history, "grad_norm")
     median = float(np.median(norms)) if norms else 0.0
     return [float(np.percentile(norms, 95)) / median] if median > 0 else []
-
-
-def _logged(history: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    numbers = [known(row, key) for row in history]
-    return [number for number in numbers if number is not None]

@@ -191,8 +191,8 @@ def _crossed_table(study: Study) -> Table | None:
 
 def _place_of(levels: Mapping[str, str]) -> tuple[str, str]:
     """Return the row and the column of a model: its first level, and the others with their axes."""
-    (_, first), *others = levels.items()
-    return first, ",".join(f"{axis}={level}" for axis, level in others)
+    (_, first), *other_levels = levels.items()
+    return first, ",".join(f"{axis}={level}" for axis, level in other_levels)
 
 
 def _training_table(study: Study) -> Table:

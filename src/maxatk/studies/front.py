@@ -159,8 +159,8 @@ def _floors(models: Candidates, names: Sequence[str], *, lowest_of: Sequence[str
 
 def _best_for_each_aim(models: Candidates, method: str, names: Sequence[str]) -> list[Best]:
     """Return a method at its best for every N at which one of its models has a value."""
-    of_aims = [_best(models, method, names, aim) for aim in models.ks]
-    return [best for best in of_aims if best is not None]
+    candidates = [_best(models, method, names, aim) for aim in models.ks]
+    return [best for best in candidates if best is not None]
 
 
 def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Best | None:

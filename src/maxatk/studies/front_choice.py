@@ -93,9 +93,9 @@ class Candidates:
         """Return what the others choose for every seed, None where some of them have no model."""
         models = []
         for left_out in self.seeds:
-            others = [seed for seed in self.seeds if seed != left_out]
+            other_seeds = [seed for seed in self.seeds if seed != left_out]
             # One seed alone chooses for itself, on other problems.
-            model = self.chosen(names, aim, floor, others or self.seeds)
+            model = self.chosen(names, aim, floor, other_seeds or self.seeds)
             if model is None:
                 return None
             models.append(model)
@@ -138,4 +138,4 @@ def _is_bounded(run: Run, ks: Sequence[int]) -> bool:
 
 def _means_of_seeds(values: Sequence[FloatArray]) -> FloatArray:
     """Return the means over the problems of every seed, (S, K), NaN where none has a value."""
-    return np.array([mean_and_error(of_seed)[0] for of_seed in values])
+    return np.array([mean_and_error(seed_values)[0] for seed_values in values])

@@ -26,8 +26,8 @@ def write_problem_values(comparison: Comparison, seeds: Sequence[int], folder: P
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["model", "seed", "problem", "metric", *comparison.ks])
     metrics = [*comparison.metrics, *comparison.selections]
-    for seed, of_seed in zip(seeds, comparison.seeds, strict=True):
-        for run in of_seed.runs:
+    for seed, seed_comparison in zip(seeds, comparison.seeds, strict=True):
+        for run in seed_comparison.runs:
             for metric in metrics:
                 for problem, values in _rows(run, metric, comparison.ks):
                     writer.writerow([run.name, seed, problem, metric, *values])

@@ -21,9 +21,12 @@ from maxatk.studies.variants import Variant, pairs_of, variants_of
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order
 WORK = "work"  # the folder of the stages in that of the results, where no other is named
-_SEEDS = 1 << 32  # NumPy's generators, by which the trainer is seeded, take no larger one
-_SEED = "{seed}"  # in a path of the recipe
-_FILLED_IN = ("model", "out", "problems")  # of the recipes of commands
+_SEEDS_BELOW = 1 << 32  # NumPy's generators, by which the trainer is seeded, take no larger one
+_SEED_IN_PATHS = "{seed}"
+# Keys of the recipes of commands that the study fills in: where the problems are those of the
+# built-in model, the last one too.
+_FILLED_IN = ("model", "out")
+_FILLED_IN_WITH_PROBLEMS = (*_FILLED_IN, "problems")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +111,8 @@ class StudyRecipe:
         if self.checkpoints and self.train is None:
             raise InvalidValueError("checkpoints: the recipe has no section 'train'")
         different = 0 < len(self.seeds) == len(set(self.seeds))
-        in_range = all(0 <= seed < _SEEDS for seed in self.seeds)
-        allowed = f"different whole numbers from 0, below {_SEEDS}"
+        in_range = all(0 <= seed < _SEEDS_BELOW for seed in self.seeds)
+        allowed = f"different whole numbers from 0, below {_SEEDS_BELOW}"
         require(different and in_range, "seeds", allowed, self.seeds)
         _check_ks("ks", self.ks, least=1)
 
@@ -247,7 +250,7 @@ class StudyRecipe:
             raise InvalidValueError(
                 "front.choose: goes with 'model'; each seed of 'mini' has problems of its own"
             )
-        _refuse_filled_in(self.front.choose, _FILLED_IN[:-1], "front.choose")
+        _refuse_filled_in(self.front.choose, _FILLED_IN, "front.choose")
         _check_problems({**self.eval, **self.front.choose}["problems"], "front.choose")
         self.eval_recipe(seed=0, choosing=True)
 
@@ -260,9 +263,9 @@ class StudyRecipe:
         distill = section.get("distill", {})
         require(isinstance(distill, Mapping), f"{where}.distill", "a mapping", distill)
         # The problems of another model than the built-in one are the section's own.
-        filled_in = _FILLED_IN[:-1] if self.mini is None else _FILLED_IN
+        filled_in = _FILLED_IN if self.mini is None else _FILLED_IN_WITH_PROBLEMS
         _refuse_filled_in(section, filled_in, where)
-        _refuse_filled_in(distill, _FILLED_IN, f"{where}.distill")
+        _refuse_filled_in(distill, _FILLED_IN_WITH_PROBLEMS, f"{where}.distill")
 
 
 def _check_ks(field: str, ks: Sequence[int], *, least: int) -> None:
@@ -294,7 +297,7 @@ def _seeded(recipe: Mapping[str, Any], section: str, seed: int) -> dict[str, Any
 
 def _of_seed(path: Any, seed: int) -> Any:
     """Return a path of the recipe for one of its seeds; what is no text is refused elsewhere."""
-    return path.replace(_SEED, str(seed)) if isinstance(path, str) else path
+    return path.replace(_SEED_IN_PATHS, str(seed)) if isinstance(path, str) else path
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:

@@ -24,8 +24,8 @@ _OF_WORK = ("recipes", "stages", "logs")  # folders in that of the stages
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where one model of one seed is: its folders, and the stages that make and evaluate it.
+class SeededModel:
+    """One model of one seed: its folders, and the stages that make and evaluate it.
 
     `training` has the model and its log; the base has none. `chain` maps a part to its stage:
     `mini` makes the built-in model, `train` and `distill` train it, `eval` evaluates it, `choose`
@@ -42,20 +42,22 @@ class Place:
     recipes: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
 
-def places(study: StudyRecipe) -> list[Place]:
+def seeded_models(study: StudyRecipe) -> list[SeededModel]:
     """Return every model of every seed, seed by seed."""
     digest_of = functools.cache(digest_if_file)  # of a file that all models may share
     return [
-        _place(study, variant, seed, digest_of)
+        _seeded_model(study, variant, seed, digest_of)
         for seed in study.seeds
         for variant in study.variants
     ]
 
 
-def _place(study: StudyRecipe, variant: Variant, seed: int, digest_of: DigestOf) -> Place:
+def _seeded_model(
+    study: StudyRecipe, variant: Variant, seed: int, digest_of: DigestOf
+) -> SeededModel:
     chain = chain_of(study, variant, seed, digest_of)
     work = study.work_folder
-    return Place(
+    return SeededModel(
         variant,
         seed,
         evaluation=work / chain.stages["eval"],
@@ -67,7 +69,7 @@ def _place(study: StudyRecipe, variant: Variant, seed: int, digest_of: DigestOf)
 
 
 def planned(
-    study: StudyRecipe, everywhere: Sequence[Place], *, cores: int, jobs: int
+    study: StudyRecipe, models: Sequence[SeededModel], *, cores: int, jobs: int
 ) -> dict[Stage, dict[str, Any]]:
     """Return the stages of a study with their recipes, in the order in which they should start.
 
@@ -78,26 +80,26 @@ def planned(
     threads = 1 if study.mini is not None else max(1, cores // jobs)
     stages: dict[Stage, dict[str, Any]] = {}
     for seed, part in itertools.product(study.seeds, COMMANDS):
-        for place in everywhere:
-            if place.seed != seed or part not in place.chain:
+        for model in models:
+            if model.seed != seed or part not in model.chain:
                 continue
-            name = place.chain[part]
+            name = model.chain[part]
             command = COMMANDS[part]
             recipe_file = str(_recipe_path(study, name))
             if part == "mini":
                 folder = str(study.work_folder / name)
                 stage = Stage(name, (command, folder, "--recipe", recipe_file), (), warm_threads)
             else:
-                stage = Stage(name, (command, recipe_file), _needs(place, part), threads)
+                stage = Stage(name, (command, recipe_file), _needs(model, part), threads)
             # Models that share a stage name it alike, so it is planned once.
-            stages[stage] = place.recipes[name]
+            stages[stage] = model.recipes[name]
     return stages
 
 
-def _needs(place: Place, part: str) -> tuple[str, ...]:
+def _needs(model: SeededModel, part: str) -> tuple[str, ...]:
     """Return the stage that makes the model which this part of the chain starts from, if any."""
-    before = list(itertools.takewhile(lambda other: other != part, place.chain))
-    makers = [place.chain[other] for other in before if other not in _EVALUATIONS]
+    parts_before = list(itertools.takewhile(lambda name: name != part, model.chain))
+    makers = [model.chain[name] for name in parts_before if name not in _EVALUATIONS]
     return tuple(makers[-1:])
 
 
@@ -108,25 +110,25 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
         write_text(path, yaml.safe_dump(dict(recipe), sort_keys=False))
 
 
-def write_stage_names(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
+def write_stage_names(study: StudyRecipe, models: Sequence[SeededModel]) -> None:
     """Write what people call the folders of the stages, beside those of studies that share them."""
     path = study.work_folder / STAGE_NAMES
     names: dict[str, str] = {}
-    for place in everywhere:
-        for part, stage in place.chain.items():
+    for model in models:
+        for part, stage in model.chain.items():
             # Of models that share a stage the first gives it its name.
-            names.setdefault(stage, _called(place, part))
+            names.setdefault(stage, _called(model, part))
     names_before = read_json(path) if path.is_file() else {}
     write_json(path, {**names_before, **names})
 
 
-def _called(place: Place, part: str) -> str:
+def _called(model: SeededModel, part: str) -> str:
     """Return what people call the stage of one part of a chain."""
     if part == "mini":  # from which every model of the seed starts
-        return f"mini, seed {place.seed}"
-    variant = place.variant
-    model = variant.training_name if part in TRAININGS else variant.name
-    return f"{part} {model}, seed {place.seed}"
+        return f"mini, seed {model.seed}"
+    variant = model.variant
+    name = variant.training_name if part in TRAININGS else variant.name
+    return f"{part} {name}, seed {model.seed}"
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:

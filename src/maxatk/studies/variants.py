@@ -55,8 +55,8 @@ class Variant:
 def _name_of(levels: Mapping[str, str]) -> str:
     if not levels:
         return BASE
-    (_, first), *further = levels.items()
-    return ",".join([first, *(f"{axis}={level}" for axis, level in further)])
+    (_, first), *other_levels = levels.items()
+    return ",".join([first, *(f"{axis}={level}" for axis, level in other_levels)])
 
 
 def variants_of(
@@ -80,11 +80,11 @@ def variants_of(
                 raise InvalidValueError(
                     f"grids[{number}].{STEPS}: is the axis of 'checkpoints'; name it otherwise"
                 )
-            of_train, of_sampling = _changes([changes for _, changes in combination])
+            train_changes, sampling_changes = _changes([changes for _, changes in combination])
             variant = Variant(
                 levels,
-                _changed(train, of_train),
-                sampling=of_sampling,
+                _changed(train, train_changes),
+                sampling=sampling_changes,
                 shared_axes=frozenset(axis for axis in grid if not _trains(grid[axis])),
             )
             variants += _at_checkpoints(variant, checkpoints)
@@ -153,17 +153,19 @@ def _trains(levels: Mapping[str, Mapping[str, Any]]) -> bool:
     return not keys or not all(key.startswith(_SAMPLING) for key in keys)
 
 
-def _changes(of_levels: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _changes(
+    changes_of_levels: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the levels of a model change of the section `train`, and of `eval.sampling`."""
-    of_train: dict[str, Any] = {}
-    of_sampling: dict[str, Any] = {}
-    for changes in of_levels:
+    train_changes: dict[str, Any] = {}
+    sampling_changes: dict[str, Any] = {}
+    for changes in changes_of_levels:
         for key, value in changes.items():
             if str(key).startswith(_SAMPLING):
-                of_sampling[str(key).removeprefix(_SAMPLING)] = value
+                sampling_changes[str(key).removeprefix(_SAMPLING)] = value
             else:
-                of_train[str(key)] = value
-    return of_train, of_sampling
+                train_changes[str(key)] = value
+    return train_changes, sampling_changes
 
 
 def _changed(train: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any] | None:

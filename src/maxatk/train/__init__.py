@@ -4,7 +4,8 @@ from maxatk.check import needing
 
 with needing("maxatk.train needs torch, transformers and TRL: pip install 'maxatk[train]'"):
     from maxatk.train.config import MaxAtKConfig
-    from maxatk.train.distill import DistillRecipe, distill, plan_distillation
+    from maxatk.train.distill import distill, plan_distillation
+    from maxatk.train.distill_recipe import DistillRecipe
     from maxatk.train.preview import Preview, preview
     from maxatk.train.programs import Programs
     from maxatk.train.recipe import TrainRecipe, check_settings

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, counted
-from maxatk.train import own_rollouts
+from maxatk.train import own_rollout_checks
 from maxatk.train.chat_templates import is_transformed, refuse_without_template
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.loading_checks import config_to_train
@@ -68,7 +68,7 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
         reads_text, "processing_class", "a tokenizer or a processor of transformers", processing
     )
     if config.rollouts == "own":
-        own_rollouts.refuse_arguments(
+        own_rollout_checks.refuse_arguments(
             rollout_func=arguments.get("rollout_func"),
             processing_class=processing,
             adapters=[] if adapter is None else [adapter],

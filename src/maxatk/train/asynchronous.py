@@ -24,7 +24,7 @@ from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
-from maxatk.train.policy_drift import Moves
+from maxatk.train.policy_drift import PolicyDrift
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
 from maxatk.train.unread_settings import check_unread
@@ -156,7 +156,7 @@ class WholeGroups(torch.utils.data.IterableDataset):
                 conversations[process].append(conversation)
                 rewards[process, conversation] = row["metrics"]["reward"]
         padded = torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(of_rows) for of_rows in conversations],
+            [torch.tensor(places) for places in conversations],
             batch_first=True,
             padding_value=-1,
         )
@@ -207,7 +207,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             )
             check_conversations(args, arguments)
         self._learner = Learner(args.objective)
-        self._moves = Moves(args.objective.delta_clamp)
+        self._drift = PolicyDrift(args.objective.delta_clamp)
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)
         self.add_callback(FiniteGradients())
@@ -241,7 +241,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         """Take the training step of transformers, which is one micro-batch."""
         loss = super().training_step(*args, **kwargs)
         if self.accelerator.sync_gradients:  # the last micro-batch before the optimizer moves
-            self._moves.log(self._metrics["train"])
+            self._drift.log(self._metrics["train"])
         return loss
 
     def compute_loss(
@@ -268,7 +268,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             log_ratios = torch.zeros_like(rewards[0])
             log_ratios.index_add_(0, conversation, (now - sampled).to(log_ratios))
             ratios = self._in_groups(self.accelerator.gather(log_ratios))
-            self._moves.add(ratios, k=self._learner.objective.k)
+            self._drift.add(ratios, k=self._learner.objective.k)
             groups = Groups(self._in_groups(rewards), self._learner.objective.k)
             fresh = self._learner.advantages(groups, self._in_groups(log_ratios)).reshape(-1)
             advantages.copy_(torch.from_numpy(fresh).to(advantages)[conversation])

@@ -21,14 +21,14 @@ def refuse_without_template(
     `arguments` are those of TRL's trainer, by name. Raises InvalidValueError, and OSError where
     TRL would find no tokenizer.
     """
-    of_messages = [called for called, dataset in dataset_of.items() if _has_messages(dataset)]
-    if not of_messages or arguments.get("rollout_func"):  # which reads prompts by itself
+    with_messages = [name for name, dataset in dataset_of.items() if _has_messages(dataset)]
+    if not with_messages or arguments.get("rollout_func"):  # which reads prompts by itself
         return
     processing = arguments.get("processing_class") or _processing_of(config, arguments["model"])
     if processing.chat_template is None:
         tokenizer = getattr(processing, "tokenizer", processing)  # a processor has no name
         raise InvalidValueError(
-            f"{of_messages[0]}: prompt: must be texts with {tokenizer.name_or_path!r}, whose "
+            f"{with_messages[0]}: prompt: must be texts with {tokenizer.name_or_path!r}, whose "
             "tokenizer has no chat template, got lists of messages; allowed as well: a "
             "processing_class that has a chat template"
         )

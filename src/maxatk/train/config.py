@@ -11,7 +11,7 @@ from trl import GRPOConfig
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
 from maxatk.objectives.setting import setting_of
-from maxatk.train import own_rollouts
+from maxatk.train import own_rollout_checks
 from maxatk.train.option_conflicts import check_options
 from maxatk.train.setting_checks import (
     check_meaning,
@@ -116,7 +116,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         warn_of_truncation(self)
         check_options(self)
         if self.rollouts == "own":
-            own_rollouts.refuse_settings(self)
+            own_rollout_checks.refuse_settings(self)
 
     @property
     def ratios_in_loss(self) -> bool:

@@ -50,9 +50,9 @@ class DrawMetrics:
             start = self._lengths.get(name, 0)
             if not name.startswith(_OF_DRAWS) or len(values) == start:
                 continue
-            of_draw = values[start:]
+            draw_values = values[start:]
             del values[start:]
-            taken[name] = float(sum(of_draw) if _is_sum(name) else np.mean(of_draw))
+            taken[name] = float(sum(draw_values) if _is_sum(name) else np.mean(draw_values))
         self._draws.append(_Logged(taken, completions, tests))
 
     def write(self) -> None:
@@ -67,13 +67,13 @@ class DrawMetrics:
         if _is_sum(name):
             return sum(values)
         weights = [draw.weight(name) for draw in draws]
-        weighed = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
-        if not weighed:
+        weighted = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
+        if not weighted:
             return values[0]
         if "/min_" in name:
-            return min(weighed)
+            return min(weighted)
         if "/max_" in name:
-            return max(weighed)
+            return max(weighted)
         return float(np.average(values, weights=weights))
 
 

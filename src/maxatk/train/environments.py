@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import types
 import warnings
@@ -23,12 +22,23 @@ from maxatk.verifier import Verifier
 PROGRAMS = "programs"
 """The name of `Programs` in a recipe."""
 
-Factory: TypeAlias = Callable[[], Any]
 Tools: TypeAlias = list[Callable[..., Any]]
 
 _ALLOWED = f"{PROGRAMS}, module:Name, file.py:Name, or {{name: one of these, and its arguments}}"
 _CALLS = ("tool", "messages")
 _ARGUMENTS = ("turns", "time_limit", "calls")  # of `programs` in a recipe
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Factory:
+    """Makes an environment with each call, as TRL asks for one: by a class or a function."""
+
+    made_by: Callable[..., Any]
+    arguments: Mapping[str, Any]
+
+    def __call__(self) -> Any:
+        """Return a new environment."""
+        return self.made_by(**self.arguments)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +96,8 @@ def read_environment(value: Any) -> EnvironmentSpec | None:
 
 def read_tools(value: Any) -> list[str]:
     """Return the names of a recipe's `tools`; raises InvalidValueError for anything else."""
-    names = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    require(names, "tools", "a list of module:function or file.py:function", value)
+    is_list_of_names = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    require(is_list_of_names, "tools", "a list of module:function or file.py:function", value)
     return list(value)
 
 
@@ -102,7 +112,7 @@ def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
     if spec is None:
         return None
     if spec.name == PROGRAMS:
-        return functools.partial(Programs, verifier=verifier, **spec.arguments)
+        return Factory(Programs, {"verifier": verifier, **spec.arguments})
     made_by = load_function(spec.name, field="environment")
     is_environment = not inspect.isclass(made_by) or hasattr(made_by, "reset")
     require(is_environment, "environment", "a class with a method `reset`", spec.name)
@@ -114,7 +124,7 @@ def load_environment(value: Any, *, verifier: Verifier) -> Factory | None:
         raise InvalidValueError(
             f"environment: {spec.name!r} cannot be made with {sorted(spec.arguments)}: {error}"
         ) from error
-    return functools.partial(made_by, **spec.arguments)
+    return Factory(made_by, spec.arguments)
 
 
 def load_tools(value: Any) -> Tools:
@@ -135,9 +145,9 @@ def check_tools(factory: Factory | None, tools: Tools) -> None:
 
     Warn of an environment that leaves the model without any.
     """
-    made_by = getattr(factory, "func", None)  # of `load_environment`
-    of_both: list[Any] = [*tools, *_tools_of(made_by)]
-    names = [tool.__name__ for tool in of_both]
+    made_by = None if factory is None else factory.made_by
+    all_tools: list[Any] = [*tools, *_tools_of(made_by)]
+    names = [tool.__name__ for tool in all_tools]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     allowed = "of different names, those of an environment's methods too"
     require(not twice, "tools", allowed, twice)
@@ -154,9 +164,9 @@ def check_reset(factory: Factory | None, columns: Iterable[str]) -> None:
 
     Of a factory that is a function nothing is known before it is called.
     """
-    made_by = getattr(factory, "func", None)  # of `load_environment`
-    if not inspect.isclass(made_by):
+    if factory is None or not inspect.isclass(factory.made_by):
         return
+    made_by = factory.made_by
     reset = _as_of_an_object(made_by, "reset")
     try:
         inspect.signature(reset).bind(**dict.fromkeys(columns))

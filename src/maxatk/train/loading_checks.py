@@ -50,8 +50,8 @@ def config_to_train(config: Any, name: str, adapter: Any) -> PretrainedConfig:
     """
     options = dict(config.model_init_kwargs or {})
     options.setdefault("trust_remote_code", config.trust_remote_code)
-    of_config = {key: options.get(key) for key in ("revision", "trust_remote_code")}
-    model = AutoConfig.from_pretrained(name, **of_config)
+    loading_options = {key: options.get(key) for key in ("revision", "trust_remote_code")}
+    model = AutoConfig.from_pretrained(name, **loading_options)
     if config.model_init_kwargs:
         _check_options(config, options, name, model)
     check_adapter(adapter, model)
@@ -82,10 +82,12 @@ def _check_options(
     tried = {key: value for key, value in options.items() if key not in left_out}
     try:
         with _silence():
-            of_model, others = AutoConfig.from_pretrained(name, return_unused_kwargs=True, **tried)
-            others.pop("trust_remote_code", None)
+            model_config, unused = AutoConfig.from_pretrained(
+                name, return_unused_kwargs=True, **tried
+            )
+            unused.pop("trust_remote_code", None)
             architecture.from_pretrained(
-                None, config=of_model, state_dict={}, device_map="meta", **others
+                None, config=model_config, state_dict={}, device_map="meta", **unused
             )
     except ImportError as error:
         raise MissingDependencyError(f"model_init_kwargs: {error}") from error

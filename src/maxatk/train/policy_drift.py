@@ -8,7 +8,7 @@ from maxatk.train.clock import Metrics
 from maxatk.training import ratio_values
 
 
-class Moves:
+class PolicyDrift:
     """Collects the log ratios of the micro-batches of an optimizer step, and logs them together.
 
     `clamp` is the objective's `delta_clamp`. A mean over micro-batches would hide the largest.
@@ -26,17 +26,18 @@ class Moves:
 
         Of samples that are `masked` no token is in the loss, so that they have no ratio.
         """
-        of_loss = log_ratios if masked is None else np.where(masked, np.nan, log_ratios)
-        self._log_ratios.append(of_loss)
+        if masked is not None:
+            log_ratios = np.where(masked, np.nan, log_ratios)
+        self._log_ratios.append(log_ratios)
         self._k = k
 
     def log(self, metrics: Metrics) -> None:
         """Append the values of all that was added since the last call, if anything was."""
         if not self._log_ratios:
             return
-        of_step = np.concatenate(self._log_ratios)
+        log_ratios = np.concatenate(self._log_ratios)
         self._log_ratios = []
-        for name, value in ratio_values(of_step, clamp=self._clamp, k=self._k).items():
+        for name, value in ratio_values(log_ratios, clamp=self._clamp, k=self._k).items():
             metrics[name].append(value)
 
     def forget(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from typing import Any
 
@@ -39,42 +40,49 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
     What problems decide is None where they are unknown. Raises InvalidValueError where they are
     fewer than one rollout batch needs, or unknown while `max_steps` is not given.
     """
-    batch = config.generation_batch_size
-    group = config.num_generations
-    prompts = batch // group
-    # Micro-batches of a process from one rollout batch to the next, and in an epoch; if nobody
-    # knows how many problems there are, in the run.
-    reuse = config.steps_per_generation * config.num_iterations
-    accumulation = config.gradient_accumulation_steps
-    epoch = config.max_steps * accumulation
+    completions = config.generation_batch_size  # of a rollout batch
+    group_size = config.num_generations
+    prompts = completions // group_size
+    # Of a process, from one rollout batch to the next.
+    micro_batches_of_rollout_batch = config.steps_per_generation * config.num_iterations
+    micro_batches_of_step = config.gradient_accumulation_steps
     if problems is not None:
         check_prompts(config, problems, called="problems")
-        epoch = problems // prompts * reuse
-    elif config.max_steps <= 0:
+        micro_batches_of_epoch = problems // prompts * micro_batches_of_rollout_batch
+    elif config.max_steps > 0:
+        # Nobody knows where an epoch ends, so that the whole run counts as one.
+        micro_batches_of_epoch = config.max_steps * micro_batches_of_step
+    else:
         raise InvalidValueError(
             "max_steps: must be given where the number of problems is not known before they "
             "are loaded; or name a local problems.jsonl"
         )
-    updates_an_epoch = -(-epoch // accumulation)
-    updates = config.max_steps
-    if updates <= 0:
-        updates = -int(-config.num_train_epochs * updates_an_epoch // 1)
-    full_epochs, updates_after = divmod(updates, updates_an_epoch)
-    micro_batches_after = min(updates_after * accumulation, epoch)
+    steps_of_epoch = math.ceil(micro_batches_of_epoch / micro_batches_of_step)
+    steps = config.max_steps
+    if steps <= 0:
+        steps = math.ceil(config.num_train_epochs * steps_of_epoch)
+    full_epochs, steps_of_last_epoch = divmod(steps, steps_of_epoch)
+    # The last step of an epoch may have fewer micro-batches than the others.
+    micro_batches_of_last_epoch = min(
+        steps_of_last_epoch * micro_batches_of_step, micro_batches_of_epoch
+    )
     # An epoch ends a rollout batch, however much of it was reused.
-    batches = full_epochs * -(-epoch // reuse) + -(-micro_batches_after // reuse)
+    rollout_batches_of_epoch = math.ceil(micro_batches_of_epoch / micro_batches_of_rollout_batch)
+    rollout_batches = full_epochs * rollout_batches_of_epoch + math.ceil(
+        micro_batches_of_last_epoch / micro_batches_of_rollout_batch
+    )
     return {
         "processes": process_count(),
         "problems": problems,
-        "group_size": group,
+        "group_size": group_size,
         "prompts_per_rollout_batch": prompts,
-        "completions_per_rollout_batch": batch,
+        "completions_per_rollout_batch": completions,
         "micro_batch": config.per_device_train_batch_size,
-        "steps_per_rollout_batch": reuse / accumulation,
-        "epochs": None if problems is None else updates / updates_an_epoch,
-        "rollout_batches": batches,
-        "optimizer_steps": updates,
-        "completions": batches * batch,
+        "steps_per_rollout_batch": micro_batches_of_rollout_batch / micro_batches_of_step,
+        "epochs": None if problems is None else steps / steps_of_epoch,
+        "rollout_batches": rollout_batches,
+        "optimizer_steps": steps,
+        "completions": rollout_batches * completions,
         "extra_pass_for_ratios": config.extra_pass_for_ratios,
     }
 

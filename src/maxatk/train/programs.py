@@ -17,15 +17,29 @@ from maxatk.verifier.rewards import completion_job, problem_of_row, shared_verif
 TURNS = 2  # by default
 
 _MOST = 200  # characters of each part of an answer
-_NO_EXAMPLES = "The program is kept. There are no examples to run it on."
-_ALL_PASS = "All examples pass. The program is kept."
-_NOT_RUN = "The examples could not be run. The program is kept."
 _NO_TURNS = "There is no turn left. The last program that was run counts."
-_HAS_PASSED = "A program that passes all examples is kept already."
-_IS_KEPT = "A program is kept already."
 
-# The answers by which a program is kept, and what is said to a later one, which does not count.
-_KEPT = {_ALL_PASS: _HAS_PASSED, _NO_EXAMPLES: _IS_KEPT, _NOT_RUN: _IS_KEPT}
+
+@dataclasses.dataclass(frozen=True)
+class _Answer:
+    """What a program is told. One that is kept has the refusal of the programs after it."""
+
+    text: str
+    later_refusal: str | None = None
+
+
+_ALL_PASS = _Answer(
+    "All examples pass. The program is kept.",
+    later_refusal="A program that passes all examples is kept already.",
+)
+_NO_EXAMPLES = _Answer(
+    "The program is kept. There are no examples to run it on.",
+    later_refusal="A program is kept already.",
+)
+_NOT_RUN = _Answer(
+    "The examples could not be run. The program is kept.",
+    later_refusal="A program is kept already.",
+)
 
 
 class Programs:
@@ -100,14 +114,14 @@ class Programs:
             return _NO_TURNS
         answer = self._answer(program)
         self._turn += 1
-        self._refusal = _KEPT.get(answer)
+        self._refusal = answer.later_refusal
         self.submission = program
         if self._refusal is not None:
-            return answer
+            return answer.text
         left = self._turns - self._turn
-        return f"{answer}\nTurns left: {left}."
+        return f"{answer.text}\nTurns left: {left}."
 
-    def _answer(self, program: str) -> str:
+    def _answer(self, program: str) -> _Answer:
         problem = self._problem
         if not problem.tests:
             return _NO_EXAMPLES
@@ -118,13 +132,13 @@ class Programs:
         return _first_failure(problem.tests, verdict.tests)
 
 
-def _first_failure(tests: Sequence[TestCase], results: Sequence[TestResult]) -> str:
+def _first_failure(tests: Sequence[TestCase], results: Sequence[TestResult]) -> _Answer:
     """Return what is said of the first test that failed, in a few short lines."""
     for test, result in zip(tests, results, strict=True):
         if result.outcome is Outcome.INFRA_ERROR:
             return _NOT_RUN
         if result.outcome is not Outcome.PASSED:
-            return _failure(test, result)
+            return _Answer(_failure(test, result))
     return _ALL_PASS
 
 

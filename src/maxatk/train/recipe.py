@@ -81,11 +81,11 @@ def train_recipe(settings: Mapping[str, Any], *, where: str = "recipe") -> Train
 
     Of a field of the trainer that stands outside of `trainer` the refusal says where it belongs.
     """
-    of_recipe = {field.name for field in dataclasses.fields(TrainRecipe)}
-    of_trainer = {field.name for field in dataclasses.fields(MaxAtKConfig)}
+    recipe_keys = {field.name for field in dataclasses.fields(TrainRecipe)}
+    trainer_keys = {field.name for field in dataclasses.fields(MaxAtKConfig)}
     for name in settings:
         field = _OTHER_NAMES.get(name, name)
-        if name not in of_recipe and field in of_trainer:
+        if name not in recipe_keys and field in trainer_keys:
             raise InvalidValueError(
                 f"{where}: unknown key {name!r}; did you mean `{field}` of the section `trainer`?"
             )
@@ -116,16 +116,16 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
 
 
 def trainer_settings(
-    kind: type[Settings], of_recipe: Mapping[str, Any], of_run: Mapping[str, Any]
+    kind: type[Settings], recipe_settings: Mapping[str, Any], run_settings: Mapping[str, Any]
 ) -> Settings:
     """Return settings of TRL; raise InvalidValueError for what the run sets or is not allowed."""
     for name, (only, why) in _ALONE.items():
-        value = of_recipe.get(name, only)
+        value = recipe_settings.get(name, only)
         require(value == only, f"trainer.{name}", f"{only!r} in a recipe, {why}", value)
     # The run has a progress of its own, which a bar of TRL's would run through.
-    settings = merged(of_recipe, {**of_run, "disable_tqdm": True}, where="trainer")
+    settings = merged(recipe_settings, {**run_settings, "disable_tqdm": True}, where="trainer")
     fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for name in of_recipe:
+    for name in recipe_settings:
         field = _OTHER_NAMES.get(name)
         if name not in fields and field in fields:
             raise InvalidValueError(f"trainer: unknown key {name!r}; did you mean {field!r}?")
@@ -142,13 +142,13 @@ def lora_config(settings: Mapping[str, Any] | None) -> Any:
 
 
 def merged(
-    of_recipe: Mapping[str, Any], of_run: Mapping[str, Any], *, where: str
+    recipe_settings: Mapping[str, Any], run_settings: Mapping[str, Any], *, where: str
 ) -> dict[str, Any]:
     """Return settings with those of the run itself; raise InvalidValueError for one of these."""
-    for name in of_run:
-        if name in of_recipe:
+    for name in run_settings:
+        if name in recipe_settings:
             raise InvalidValueError(f"{where}.{name}: is set by the run itself; leave it out")
-    return {**of_recipe, **of_run}
+    return {**recipe_settings, **run_settings}
 
 
 def _of_library(kind: type[Settings], settings: Mapping[str, Any], *, where: str) -> Settings:

@@ -138,9 +138,9 @@ class ResumingTrainer(RolloutTrainer):
         """
         now = self._made_with()
         before = state["made_with"]
-        others = [name for name, value in now.items() if before[name] != value]
-        if others:
-            named = [f"{name} {before[name]!r} (now {now[name]!r})" for name in others]
+        changed = [name for name, value in now.items() if before[name] != value]
+        if changed:
+            named = [f"{name} {before[name]!r} (now {now[name]!r})" for name in changed]
             _warn_of_drop(folder, f"a training with {', '.join(named)}")
             return
         self._step = state["step"]
@@ -151,8 +151,8 @@ class ResumingTrainer(RolloutTrainer):
 
     def _made_with(self) -> dict[str, Any]:
         """Return the settings that the rollout batch depends on, as JSON has them."""
-        of_objective = [field.name for field in dataclasses.fields(Objective)]
-        names = [name for name in (*_MADE_WITH, *of_objective) if hasattr(self.args, name)]
+        objective_settings = [field.name for field in dataclasses.fields(Objective)]
+        names = [name for name in (*_MADE_WITH, *objective_settings) if hasattr(self.args, name)]
         return {name: getattr(self.args, name) for name in names}
 
     def _buffer_file(self, checkpoint: Path) -> Path:

@@ -79,8 +79,8 @@ def check_calls(reward_funcs: Any, columns: Sequence[str] | None, *, called: str
     """
     if columns is None:
         return
-    of_rows = [name for name in columns if name not in ("prompt", "completion")]
-    named = dict.fromkeys([*_GIVEN_TO_REWARDS, *of_rows])
+    data_columns = [name for name in columns if name not in ("prompt", "completion")]
+    named = dict.fromkeys([*_GIVEN_TO_REWARDS, *data_columns])
     for function in _as_functions(reward_funcs):
         if isinstance(function, (str, nn.Module)):
             continue

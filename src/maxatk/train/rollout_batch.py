@@ -46,8 +46,8 @@ def functions_of_caller(functions: Any) -> Any:
 
 
 def _is_added(function: Any) -> bool:
-    of_trl = getattr(function, "__module__", "").startswith("trl.")
-    return of_trl and getattr(function, "__qualname__", "").endswith("<locals>.get_reward")
+    is_of_trl = getattr(function, "__module__", "").startswith("trl.")
+    return is_of_trl and getattr(function, "__qualname__", "").endswith("<locals>.get_reward")
 
 
 def refuse_best_of(functions: Sequence[Any]) -> None:

@@ -20,10 +20,11 @@ from maxatk.train.checked_rewards import with_checked_values
 from maxatk.train.clock import Clock
 from maxatk.train.cut_messages import closing_tokens
 from maxatk.train.draw_metrics import DrawMetrics
+from maxatk.train.generated import read_generated
 from maxatk.train.reward_arguments import place_of_selection
 from maxatk.train.rollout_batch import RolloutBatch, Scored
 from maxatk.train.scoring import Scoring
-from maxatk.train.signal_groups import Draw, marking_part, more_prompts
+from maxatk.train.signal_groups import DrawnGroups, marking_part, random_places
 from maxatk.train.verdicts import log_outcomes, tests_of
 from maxatk.training import Learner
 from maxatk.verifier import CodeReward, quick_turns
@@ -43,23 +44,24 @@ class RolloutTrainer(GRPOTrainer):
         self._clock = Clock()
         self._learner = Learner(self.args.objective)
         # TRL 1.14 knows the tokenizer's end token alone.
-        self._ends = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
-        self._own = own_rollouts.own_settings(self)
-        self.rollouts = self._who_draws()
+        self._end_tokens = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
+        self._own_settings = own_rollouts.own_settings(self)  # None where another loop samples
+        self.rollouts = self._sampling_loop()
         self._scoring = self._scoring_of_rewards()
         self._marking = marking_part(
             self.args.groups_with_signal, self.reward_funcs, self.reward_func_names
         )
-        self._early = self._early_rewards()
-        self._starts: list[Callable[..., None]] = []  # of `_early`; empty outside of `_draw`
+        self._early_rewards = self._rewards_that_verify_early()
+        # A function of each of them that starts a verification; none but in `_draw_rollout_batch`.
+        self._start_verification: list[Callable[..., None]] = []
         self._conversations: tuple[Any, Any] = ([], [])  # messages and tokens, while tools answer
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
         self._tokens_drawn: list[int] = []  # by the policy, of each completion of the batch
 
-    def _who_draws(self) -> str:
-        """Return whose loop draws the completions: own, trl or vllm."""
-        if self._own is not None:
+    def _sampling_loop(self) -> str:
+        """Return whose loop samples the completions: own, trl or vllm."""
+        if self._own_settings is not None:
             return "own"
         return "vllm" if self.args.use_vllm else "trl"
 
@@ -77,12 +79,12 @@ class RolloutTrainer(GRPOTrainer):
             masks_cut_off=self.mask_truncated_completions,
         )
 
-    def _early_rewards(self) -> list[CodeReward]:
+    def _rewards_that_verify_early(self) -> list[CodeReward]:
         """Return the rewards by tests that may verify a completion as soon as it has ended."""
         # Where TRL makes more of a completion than its text, nothing is known of it before.
         parsers = ("response_template", "response_schema")
         parsed = any(getattr(self._tokenizer, name, None) for name in parsers)
-        if self._own is None or parsed or self.tools:
+        if self._own_settings is None or parsed or self.tools:
             return []
         parts: list[Any] = []
         for function in self.reward_funcs:
@@ -93,35 +95,37 @@ class RolloutTrainer(GRPOTrainer):
     def _mode_metrics(self) -> Any:
         return self._metrics["train" if self.model.training else "eval"]
 
-    def _draw(self, rows: list[Any]) -> tuple[RolloutBatch, Scored, dict[str, Any]]:
+    def _draw_rollout_batch(self, rows: list[Any]) -> tuple[RolloutBatch, Scored, dict[str, Any]]:
         """Return a rollout batch, its scores, and what TRL returns for the rows of this process."""
         self._rows = rows
         self._scored = None
         with quick_turns(), contextlib.ExitStack() as stack:
-            self._starts = [stack.enter_context(function.ahead()) for function in self._early]
-            stack.callback(self._starts.clear)
+            self._start_verification = [
+                stack.enter_context(reward.ahead()) for reward in self._early_rewards
+            ]
+            stack.callback(self._start_verification.clear)
             output = super()._generate_and_score_completions(rows)
         assert self._scored is not None  # TRL has called `_calculate_rewards`
-        return self._batch_of(self._scored), self._scored, output
+        return self._rollout_batch_of(self._scored), self._scored, output
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
-        logged = DrawMetrics(self._mode_metrics)
+        draw_metrics = DrawMetrics(self._mode_metrics)
         generated: tuple[Any, ...] = super()._generate(prompts)
         if self.args.groups_with_signal and self.model.training:
-            self._scored = self._fill(prompts, generated, logged)
-        self._tokens_drawn = _tokens_of_policy(generated)
+            self._scored = self._fill_with_signal(prompts, generated, draw_metrics)
+        self._tokens_drawn = read_generated(generated).tokens_of_policy()
         return generated
 
     def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
-        if self._own is None:
+        if self._own_settings is None:
             return super()._generate_single_turn(prompt_ids, *args, **kwargs)
         with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            completion_ids = own_rollouts.draw(
+            completion_ids = own_rollouts.draw_completions(
                 self.accelerator.unwrap_model(self.model_wrapped),
                 prompt_ids,
-                settings=self._own,
-                end_tokens=self._ends,
-                ended=self._ended,
+                settings=self._own_settings,
+                end_tokens=self._end_tokens,
+                on_end=self._verify_early,
             )
         return completion_ids, None
 
@@ -140,16 +144,16 @@ class RolloutTrainer(GRPOTrainer):
             tool_messages[-1],
             completions=completions,
             completion_ids=completion_ids,
-            end_tokens=self._ends,
+            end_tokens=self._end_tokens,
         )
         return closing + suffix
 
-    def _ended(self, row: int, ids: Sequence[int]) -> None:
-        """Start the verification of a row's completion, given by its ids."""
-        if not self._starts:
+    def _verify_early(self, row: int, ids: Sequence[int]) -> None:
+        """Start the verification of a row's completion, of these ids, while others are sampled."""
+        if not self._start_verification:
             return
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
-        for start in self._starts:
+        for start in self._start_verification:
             start(text, self._rows[row])
 
     def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
@@ -182,8 +186,10 @@ class RolloutTrainer(GRPOTrainer):
             log_outcomes(self._mode_metrics, reward, self.accelerator)
             for reward in self.reward_funcs
         ]
-        ends = (*self._ends, self._tokenizer.pad_token_id)
-        masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
+        last_tokens = (*self._end_tokens, self._tokenizer.pad_token_id)  # of what is not cut off
+        masked = [
+            self.mask_truncated_completions and tokens[-1] not in last_tokens for tokens in ids
+        ]
         return Scored(
             scores,
             texts=gather_object([transcript(completion) for completion in completions]),
@@ -194,59 +200,61 @@ class RolloutTrainer(GRPOTrainer):
             tests_run=sum(tests_run),
         )
 
-    def _fill(self, prompts: list[Any], generated: tuple[Any, ...], logged: DrawMetrics) -> Scored:
+    def _fill_with_signal(
+        self, prompts: list[Any], generated: tuple[Any, ...], draw_metrics: DrawMetrics
+    ) -> Scored:
         """Put groups of other prompts where groups have no signal; all processes decide alike.
 
         `prompts` and `generated` are TRL's lists of this process, which are changed in place.
-        `logged` takes what every draw logs.
+        `draw_metrics` takes what every draw logs.
         """
-        kept = self._scored_draw(self._rows, prompts, generated)
-        logged.end_draw(completions=kept.completions, tests=kept.scored.tests_run)
+        kept = self._scored_groups(self._rows, prompts, generated)
+        draw_metrics.end_draw(completions=kept.completions, tests=kept.scored.tests_run)
         drawn = kept.signal.size
         drawn_with_signal = int(kept.signal.sum())
         most = drawn * self.args.max_prompt_draws
         while not kept.signal.all() and drawn < most:
-            fresh = self._draw_others(kept.signal, most=most - drawn)
-            logged.end_draw(completions=fresh.completions, tests=fresh.scored.tests_run)
+            fresh = self._draw_fresh_groups(kept.signal, most=most - drawn)
+            draw_metrics.end_draw(completions=fresh.completions, tests=fresh.scored.tests_run)
             drawn += fresh.signal.size
             drawn_with_signal += int(fresh.signal.sum())
             kept.take(fresh, process=self.accelerator.process_index)
-        logged.write()
+        draw_metrics.write()
         self._pending_extra_logs.update(kept.logged)
         metrics = self._metrics["train"]
         metrics["prompts/drawn"].append(float(drawn))
         metrics["prompts/with_signal"].append(drawn_with_signal / drawn)
         return kept.scored
 
-    def _draw_others(self, signal: np.ndarray, *, most: int) -> Draw:
+    def _draw_fresh_groups(self, signal: np.ndarray, *, most: int) -> DrawnGroups:
         """Draw groups of other prompts, `most` in all, as many in each process as one may lack."""
         processes = len(signal)
         lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
         shape = (processes, min(lacking, most // processes))
         # The tokens are those of all processes so far, which a checkpoint has.
         moment = (self.args.seed, self.state.num_input_tokens_seen)
-        places_of_processes = more_prompts(len(self.train_dataset), shape, moment)
+        places_of_processes = random_places(len(self.train_dataset), shape, moment)
         places = places_of_processes[self.accelerator.process_index]
         rows = [self.train_dataset[int(place)] for place in places]
         self._rows = [dict(row) for row in rows for _ in range(self.num_generations)]
         prompts = [row["prompt"] for row in self._rows]
-        return self._scored_draw(self._rows, prompts, super()._generate(prompts))
+        return self._scored_groups(self._rows, prompts, super()._generate(prompts))
 
-    def _scored_draw(self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
+    def _scored_groups(
+        self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
+    ) -> DrawnGroups:
         """Return what was drawn for rows of this process with the scores of all processes."""
-        ids = generated[1]
-        completions = generated[3]
-        extra_fields = generated[5]  # of a rollout function, as TRL hands them on to rewards
-        for name, values in extra_fields.items():
-            columns = values if isinstance(values, list) else [values] * len(rows)
-            for row, value in zip(rows, columns, strict=False):
+        read = read_generated(generated)
+        for name, values in read.extra_fields.items():  # TRL hands them on to rewards in the rows
+            column = values if isinstance(values, list) else [values] * len(rows)
+            for row, value in zip(rows, column, strict=False):
                 row[name] = value
-        scored = self._score(rows, prompts, completions, ids)
+        scored = self._score(rows, prompts, read.completions, read.completion_ids)
         logged = dict(self._pending_extra_logs)  # of the rows of this draw alone
         self._pending_extra_logs.clear()
-        groups = self._batch_of(scored)
+        groups = self._rollout_batch_of(scored)
         signal = groups.have_signal(groups.advantages(self._learner.objective))
-        return Draw(
+        return DrawnGroups(
             rows=rows,
             prompts=prompts,
             generated=generated,
@@ -256,7 +264,7 @@ class RolloutTrainer(GRPOTrainer):
             group_size=groups.size,
         )
 
-    def _batch_of(self, scored: Scored) -> RolloutBatch:
+    def _rollout_batch_of(self, scored: Scored) -> RolloutBatch:
         """Return the rollout batch of what the completions of all processes came to."""
         return self._scoring.groups(
             scored,
@@ -264,12 +272,3 @@ class RolloutTrainer(GRPOTrainer):
             size=self.num_generations if self.model.training else self.num_generations_eval,
             progress=self.state.global_step / max(self.state.max_steps, 1),
         )
-
-
-def _tokens_of_policy(generated: tuple[Any, ...]) -> list[int]:
-    """Return how many tokens of each completion the policy drew, of what TRL has generated."""
-    completion_ids = generated[1]
-    tool_masks = generated[2]  # 0 for what tools and environments said
-    if tool_masks is None:
-        return [len(ids) for ids in completion_ids]
-    return [sum(mask) for mask in tool_masks]

@@ -33,7 +33,8 @@ from maxatk.train.environments import (
     load_tools,
     prepare_tokenizer,
 )
-from maxatk.train.folder import alone_in, finished, fit, out_folder
+from maxatk.train.fit import fit
+from maxatk.train.folder import alone_in, has_finished, out_folder, refuse_to_go_on
 from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.reporter import Reporter
@@ -63,7 +64,8 @@ def train(
     out = Path(recipe.out)
     folder = out_folder(recipe, "train")
     folder.check_content()
-    if finished(out, recipe):
+    refuse_to_go_on(out, recipe)
+    if has_finished(out, recipe):
         return out
     folder.check()
     config = check_settings(recipe)
@@ -98,8 +100,12 @@ def train(
             environment_factory=environment,
             tools=tools or None,
         )
-        about = {"rollouts": trainer.rollouts, "reward": describe_reward(recipe.reward)}
-        fit(trainer, recipe, out, {"isolation": dict(opened.isolation), **about})
+        conditions = {
+            "isolation": dict(opened.isolation),
+            "rollouts": trainer.rollouts,
+            "reward": describe_reward(recipe.reward),
+        }
+        fit(trainer, recipe, out, conditions=conditions)
     return out
 
 

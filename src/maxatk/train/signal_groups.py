@@ -72,16 +72,20 @@ def _parts_of(function: Any) -> list[str]:
     return [part.name for part in function.parts] if isinstance(function, Reward) else []
 
 
-def more_prompts(prompts: int, shape: tuple[int, int], moment: tuple[int, ...]) -> np.ndarray:
-    """Return random places in a data set of `prompts` rows, (processes, groups), at a `moment`."""
+def random_places(prompt_count: int, shape: tuple[int, int], moment: tuple[int, ...]) -> np.ndarray:
+    """Return places in a data set of `prompt_count` rows, (processes, groups), at a `moment`.
+
+    The same moment gives the same places in every process.
+    """
     generator = np.random.default_rng(moment)
     count = math.prod(shape)
-    return generator.choice(prompts, size=count, replace=count > prompts).reshape(shape)
+    places = generator.choice(prompt_count, size=count, replace=count > prompt_count)
+    return places.reshape(shape)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Draw:
-    """One draw of groups: what TRL holds of them in this process, and what all of them came to."""
+class DrawnGroups:
+    """Groups of one draw: what TRL holds of them in this process, and what all of them came to."""
 
     rows: list[Any]  # of the data set, one a completion
     prompts: list[Any]
@@ -96,30 +100,30 @@ class Draw:
         """Return how many completions were drawn in all processes."""
         return int(self.signal.size) * self.group_size
 
-    def take(self, fresh: Draw, *, process: int) -> None:
+    def take(self, fresh: DrawnGroups, *, process: int) -> None:
         """Put groups of a fresh draw in place of those without a signal; `process` is this one."""
         n = self.group_size
-        for owner, silent, speaking in moves(self.signal, fresh.signal):
-            self.signal[owner, silent] = True
+        for owner, without_signal, with_signal in replacements(self.signal, fresh.signal):
+            self.signal[owner, without_signal] = True
             if owner == process:
-                self._put_lists(fresh, to=silent * n, source=speaking * n)
+                self._put_lists(fresh, to=without_signal * n, source=with_signal * n)
             # Scores are those of all processes, each of which has as many rows as this one.
-            first_row = owner * len(self.rows) + silent * n
-            first_fresh_row = owner * len(fresh.rows) + speaking * n
+            first_row = owner * len(self.rows) + without_signal * n
+            first_fresh_row = owner * len(fresh.rows) + with_signal * n
             self._put_scores(
                 fresh.scored,
                 to=slice(first_row, first_row + n),
                 source=slice(first_fresh_row, first_fresh_row + n),
             )
 
-    def _put_lists(self, fresh: Draw, *, to: int, source: int) -> None:
+    def _put_lists(self, fresh: DrawnGroups, *, to: int, source: int) -> None:
         """Put a fresh group into the lists of this process."""
         for name in ("rows", "prompts", "generated"):
             put_rows(getattr(self, name), getattr(fresh, name), to, source, self.group_size)
         for column in {**self.logged, **fresh.logged}:  # a function need not log at every call
             values = self.logged.setdefault(column, [None] * len(self.rows))
-            others = fresh.logged.get(column, [None] * len(fresh.rows))
-            put_rows(values, others, to, source, self.group_size)
+            fresh_values = fresh.logged.get(column, [None] * len(fresh.rows))
+            put_rows(values, fresh_values, to, source, self.group_size)
 
     def _put_scores(self, fresh: Scored, *, to: slice, source: slice) -> None:
         """Put the rows of a fresh group over those of a group of this draw."""
@@ -133,15 +137,16 @@ class Draw:
             kept.marks[to] = fresh.marks[source]
 
 
-def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int]]:
+def replacements(signal: np.ndarray, fresh_signal: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Yield a process, one of its groups without a signal, and a fresh one with it for its place.
 
     Both arrays say of (processes, groups) which have a signal.
     """
     for process in range(len(signal)):
-        silent = np.flatnonzero(~signal[process]).tolist()
-        speaking = np.flatnonzero(fresh[process]).tolist()
-        for to, source in zip(silent, speaking, strict=False):
+        without_signal = np.flatnonzero(~signal[process]).tolist()
+        with_signal = np.flatnonzero(fresh_signal[process]).tolist()
+        # Of the longer list the rest stays where it is.
+        for to, source in zip(without_signal, with_signal, strict=False):
             yield process, to, source
 
 

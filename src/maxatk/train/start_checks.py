@@ -12,7 +12,7 @@ from trl import GRPOTrainer
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingDependencyError, counted
-from maxatk.train import own_rollouts
+from maxatk.train import own_rollout_checks
 from maxatk.train.shared_prompts import refuse_unshareable
 
 # Methods of TRL's trainer that are overridden, and those that are called besides.
@@ -79,14 +79,15 @@ def check_model(config: Any, model: Any, name: str | None) -> None:
         allowed = "False with a model whose router has an auxiliary loss, which all samples have"
         require(not _has_auxiliary_loss(config, model), "skip_zero_advantages", allowed, True)
     if config.rollouts == "own":
-        own_rollouts.refuse_config(config, model, name)
+        own_rollout_checks.refuse_config(config, model, name)
 
 
 def _has_auxiliary_loss(config: Any, model: Any) -> bool:
     """Return whether TRL adds the loss of a router to that of the policy."""
     text = model.get_text_config()
-    of_model = getattr(text, "router_aux_loss_coef", 0.0)
-    coefficient = of_model if config.router_aux_loss_coef is None else config.router_aux_loss_coef
+    coefficient = config.router_aux_loss_coef
+    if coefficient is None:
+        coefficient = getattr(text, "router_aux_loss_coef", 0.0)
     return hasattr(text, "output_router_logits") and coefficient != 0.0
 
 

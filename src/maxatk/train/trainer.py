@@ -11,8 +11,8 @@ The order of calls, where * marks a method of TRL that is overridden here and + 
                                               loop hands those that end to the verifier
           _calculate_rewards+                   scores of all processes
         _refresh_advantages                     split groups: an extra pass gives the ratios
-      _compute_loss*                            names who reads the coming pass
-        _get_per_token_logps_and_entropies*     the loss's pass: `_correct_groups` reads its ratios
+      _compute_loss*                            says what reads the loss's forward pass
+        _get_per_token_logps_and_entropies*     that pass: `_correct_groups` reads its ratios
         inputs["advantages"]                    TRL reads them here, and not before
 """
 
@@ -22,7 +22,7 @@ import dataclasses
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,7 @@ from trl import GRPOTrainer
 
 from maxatk.conversations import transcript
 from maxatk.errors import InvalidValueError, counted
+from maxatk.folders import known_values
 from maxatk.train import batch as batches
 from maxatk.train.arguments import by_name, check_arguments, check_evaluation
 from maxatk.train.attention_kernels import without_cudnn_attention
@@ -40,7 +41,7 @@ from maxatk.train.config import MaxAtKConfig
 from maxatk.train.finite_gradients import FiniteGradients
 from maxatk.train.launch import check_processes
 from maxatk.train.model_card import describe_training
-from maxatk.train.policy_drift import Moves
+from maxatk.train.policy_drift import PolicyDrift
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller
@@ -49,7 +50,6 @@ from maxatk.train.start_checks import check_trl
 from maxatk.training import Step, TrainingRecord
 from maxatk.training.groups import in_groups
 from maxatk.training.keys import SILENT
-from maxatk.training.symptoms import values
 
 
 class MaxAtKTrainer(ResumingTrainer):
@@ -89,27 +89,29 @@ class MaxAtKTrainer(ResumingTrainer):
         super().__init__(model, functions, args, train_dataset, *more, **others)
         # For the checks of later evaluation sets, which need not load it again.
         self._arguments = {**self._arguments, "processing_class": self.processing_class}
-        self._evaluated = ""  # the name of the evaluation set, of several
+        self._eval_set_name = ""  # of several sets; else empty
         self.add_callback(FiniteGradients())
         self._record_callback: RecordCallback | None = None
         if args.log_groups:
             self._record_callback = RecordCallback()
             self.add_callback(self._record_callback)
-        self._shared: SharedPasses | None = None
+        self._shared_passes: SharedPasses | None = None
         if args.share_prompts:
             size = args.per_device_train_batch_size
             # As many as a group has, spread over prompts, between which the padding differs.
             compared = slice(0, size, max(1, size // args.num_generations))
-            self._shared = SharedPasses(compared)
-        # What is done with the log-probabilities of the coming pass, where it is the loss's own.
-        self._read_pass: Callable[[torch.Tensor], None] | None = None
-        self._moves = Moves(args.delta_clamp)
+            self._shared_passes = SharedPasses(compared)
+        # A call for one forward pass, that of the loss. `_compute_loss` sets it right before TRL's
+        # loss runs this pass, and `_get_per_token_logps_and_entropies`, which TRL has run it with,
+        # takes it away again and hands it the log-probabilities. All other passes find None.
+        self._on_loss_pass: Callable[[torch.Tensor], None] | None = None
+        self._drift = PolicyDrift(args.delta_clamp)
         self._seconds_of_update: list[float] = []  # of the micro-batches since the last one
 
     def _forget_training(self) -> None:
         super()._forget_training()
-        self._read_pass = None
-        self._moves.forget()
+        self._on_loss_pass = None
+        self._drift.forget()
         self._seconds_of_update = []
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +124,7 @@ class MaxAtKTrainer(ResumingTrainer):
                 f"{counted(needed, 'prompt')}, so no step was taken; allowed: more prompts or a "
                 "smaller batch"
             )
-        if min(values(self.state.log_history, SILENT), default=0) == 1:
+        if min(known_values(self.state.log_history, SILENT), default=0) == 1:
             warnings.warn(
                 "train: every group of the training had equal rewards or none, so that all "
                 "advantages were 0 and the rewards changed nothing",
@@ -146,17 +148,17 @@ class MaxAtKTrainer(ResumingTrainer):
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
         """Evaluate as TRL does; of sets by name every metric has the name of its set."""
-        self._evaluated = metric_key_prefix.removeprefix("eval").removeprefix("_")
+        self._eval_set_name = metric_key_prefix.removeprefix("eval").removeprefix("_")
         result: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
         return result
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, which calls the metrics of every evaluation set `eval_` alike."""
-        if self._evaluated and not self.model.training:
-            of_set = self._metrics["eval"]
-            named = {f"{self._evaluated}_{name}": values for name, values in of_set.items()}
-            of_set.clear()
-            of_set.update(named)
+        if self._eval_set_name and not self.model.training:
+            metrics = self._metrics["eval"]
+            renamed = {f"{self._eval_set_name}_{name}": values for name, values in metrics.items()}
+            metrics.clear()
+            metrics.update(renamed)
         super().log(logs, start_time)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -170,7 +172,7 @@ class MaxAtKTrainer(ResumingTrainer):
         if self.accelerator.sync_gradients:  # the last micro-batch before the optimizer moves
             self._metrics["train"]["seconds/update"].append(sum(seconds))
             seconds.clear()
-            self._moves.log(self._metrics["train"])
+            self._drift.log(self._metrics["train"])
         return loss
 
     def create_model_card(self, model_name: str | None = None, **kwargs: Any) -> None:
@@ -181,17 +183,17 @@ class MaxAtKTrainer(ResumingTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> MicroBatch:
         with self._clock.measure("rollout", self._mode_metrics):
-            drawn, scored, output = self._draw(inputs)
+            drawn, scored, output = self._draw_rollout_batch(inputs)
         texts = in_groups(scored.texts, drawn.size)
         if not self.model.training:
-            self._use(self._learner.step(drawn, texts, held_out=True), output)
+            self._replace_advantages(self._learner.step(drawn, texts, held_out=True), output)
             return output
         self._rollout = dataclasses.replace(drawn, step=self.state.global_step)
         log_ratios = None
         if self.args.behaviour == "sampler":
             log_ratios = self._ratios_to_sampler(output)
         step = self._learner.step(drawn, texts, log_ratios=log_ratios)
-        self._use(step, output)
+        self._replace_advantages(step, output)
         if self._record_callback is not None:
             self._record_groups(self._record_callback.record, inputs, scored, step)
         rows = self._rows_here(output)
@@ -207,16 +209,17 @@ class MaxAtKTrainer(ResumingTrainer):
         first = self.accelerator.process_index * rows
         return slice(first, first + rows)
 
-    def _use(self, step: Step, output: MicroBatch) -> None:
+    def _replace_advantages(self, step: Step, output: MicroBatch) -> None:
         """Put the advantages of a step in place of TRL's, and log what the step came to."""
-        of_all_processes = step.advantages.reshape(-1)
-        _set_advantages(output, of_all_processes[self._rows_here(output)])
-        self._log_values(step.metrics)
+        advantages = step.advantages.reshape(-1)  # of all processes
+        _set_advantages(output, advantages[self._rows_here(output)])
+        for name, value in step.metrics.items():
+            self._mode_metrics[name].append(value)
         # TRL has logged its own advantages for its table of completions.
         logged = self._logs["advantages"]
-        for _ in range(min(len(of_all_processes), len(logged))):
+        for _ in range(min(len(advantages), len(logged))):
             logged.pop()
-        logged.extend(of_all_processes.tolist())
+        logged.extend(advantages.tolist())
 
     def _record_groups(
         self,
@@ -262,7 +265,7 @@ class MaxAtKTrainer(ResumingTrainer):
             factor = output["importance_sampling_ratio"]
             output["importance_sampling_ratio"] = torch.ones_like(factor)
         ratios = self._by_group(self.accelerator.gather(local))
-        self._moves.add(ratios, masked=self._rollout.masked, k=self._rollout.k)
+        self._drift.add(ratios, masked=self._rollout.masked, k=self._rollout.k)
         return ratios
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> MicroBatch:
@@ -309,16 +312,11 @@ class MaxAtKTrainer(ResumingTrainer):
         ratios = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
         ratios[rows] = self.accelerator.gather(torch.cat(local_ratios)).double().cpu()
         log_ratios = self._by_group(ratios)
-        self._moves.add(log_ratios, masked=self._rollout.masked, k=self._rollout.k)
+        self._drift.add(log_ratios, masked=self._rollout.masked, k=self._rollout.k)
         fresh = self._learner.advantages(self._rollout, log_ratios).reshape(-1)
         for batch in buffered:
             _set_advantages(batch, fresh[batch[GROUP_ROW].cpu().numpy()])
         self._rollout = dataclasses.replace(self._rollout, step=self.state.global_step)
-
-    def _log_values(self, logged: Mapping[str, float]) -> None:
-        metrics = self._mode_metrics
-        for name, value in logged.items():
-            metrics[name].append(value)
 
     def _by_group(self, values: torch.Tensor) -> np.ndarray:
         """Return values of the samples of whole groups as an array (P, n), float64."""
@@ -329,13 +327,13 @@ class MaxAtKTrainer(ResumingTrainer):
         if not self.model.training:
             return super()._compute_loss(model, inputs)
         if self._is_stale() and self._rollout.whole:
-            self._read_pass = functools.partial(self._correct_groups, inputs)
+            self._on_loss_pass = functools.partial(self._correct_groups, inputs)
             # The advantages that this will set are unknown yet, and so are those that are 0.
             return super()._compute_loss(model, inputs)
         if self.args.skip_zero_advantages:
             inputs = self._without_idle_samples(inputs)
         if self._is_stale() and not self._learner.objective.needs_ratios:
-            self._read_pass = functools.partial(self._log_moves, inputs)
+            self._on_loss_pass = functools.partial(self._log_drift, inputs)
         return super()._compute_loss(model, inputs)
 
     def _without_idle_samples(self, inputs: MicroBatch) -> MicroBatch:
@@ -347,34 +345,34 @@ class MaxAtKTrainer(ResumingTrainer):
 
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         forward = super()._get_per_token_logps_and_entropies
-        if self._shared is not None:
+        if self._shared_passes is not None:
             unwrapped = self.accelerator.unwrap_model(model)
-            forward = functools.partial(self._shared.run, forward, unwrapped)
+            forward = functools.partial(self._shared_passes.run, forward, unwrapped)
         logps_and_entropies = forward(model, *args, **kwargs)
-        # TRL calls this for several passes; `_compute_loss` names a reader for the loss's own one.
-        read = self._read_pass
-        self._read_pass = None
-        if read is not None:
-            read(logps_and_entropies[0].detach())
+        on_loss_pass = self._on_loss_pass
+        self._on_loss_pass = None  # which is for this pass alone
+        if on_loss_pass is not None:
+            on_loss_pass(logps_and_entropies[0].detach())
         return logps_and_entropies
 
     def _correct_groups(self, batch: MicroBatch, logps: torch.Tensor) -> None:
         """Set the advantages of whole groups by the ratios of the loss's own pass."""
         log_ratios = batches.log_ratios(batch, logps)
-        of_all = self._rollout.at(self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy())
-        ratios_of_all = self._by_group(self.accelerator.gather(log_ratios))
-        self._moves.add(ratios_of_all, masked=of_all.masked, k=of_all.k)
+        gathered_groups = self._rollout.at(self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy())
+        gathered_ratios = self._by_group(self.accelerator.gather(log_ratios))
+        self._drift.add(gathered_ratios, masked=gathered_groups.masked, k=gathered_groups.k)
         groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
         corrected = self._learner.advantages(groups, self._by_group(log_ratios))
         _set_advantages(batch, corrected.reshape(-1))
 
-    def _log_moves(self, batch: MicroBatch, logps: torch.Tensor) -> None:
+    def _log_drift(self, batch: MicroBatch, logps: torch.Tensor) -> None:
         """Log how far the policy has moved, where the advantages do not depend on it."""
-        ratios = self.accelerator.gather(batches.log_ratios(batch, logps)).double().cpu().numpy()
+        local_ratios = batches.log_ratios(batch, logps)
+        ratios = self.accelerator.gather(local_ratios).double().cpu().numpy()
         rows = self.accelerator.gather(batch[GROUP_ROW]).cpu().numpy()
         masked = self._rollout.masked
         masked_rows = None if masked is None else masked.ravel()[rows]
-        self._moves.add(ratios, masked=masked_rows)
+        self._drift.add(ratios, masked=masked_rows)
 
 
 def _set_advantages(batch: MicroBatch, advantages: np.ndarray) -> None:

@@ -135,12 +135,12 @@ def _check_recomputation(config: Any) -> None:
     if not config.gradient_checkpointing:
         return
     parameters = inspect.signature(checkpoint).parameters.values()
-    of_torch = [
+    torch_arguments = [
         parameter.name
         for parameter in parameters
         if parameter.default is not inspect.Parameter.empty
     ]
-    allowed = {*of_torch, "preserve_rng_state", "selective"}  # the last is TRL's
+    allowed = {*torch_arguments, "preserve_rng_state", "selective"}  # the last is TRL's
     for name in config.gradient_checkpointing_kwargs or {}:
         if name not in allowed:
             raise unknown_name("gradient_checkpointing_kwargs", name, sorted(allowed))

@@ -23,17 +23,23 @@ def tests_of(rows: Sequence[Mapping[str, Any]], rewards: Sequence[Any]) -> list[
     `rows` are those of the data set in the last call of the reward functions, of which the first
     one that runs tests is asked.
     """
-    for reward in rewards:
-        verdicts = getattr(reward, "verdicts", None)
-        if verdicts and len(verdicts) == len(rows):
-            break
-    else:
+    verdicts = _first_verdicts(rewards, len(rows))
+    if verdicts is None:
         return [None] * len(rows)
     pairs = list(zip(rows, verdicts, strict=True))
     # A reward may have run other tests than those of the row's column, which would be shown wrong.
     if any(len(row.get("tests") or ()) != verdict.total for row, verdict in pairs):
         return [None] * len(rows)
     return [_recorded(row["tests"], verdict) for row, verdict in pairs]
+
+
+def _first_verdicts(rewards: Sequence[Any], count: int) -> Sequence[Verdict] | None:
+    """Return the verdicts of the first reward that has one for each of so many completions."""
+    for reward in rewards:
+        verdicts: Sequence[Verdict] | None = getattr(reward, "verdicts", None)
+        if verdicts and len(verdicts) == count:
+            return verdicts
+    return None
 
 
 def _recorded(tests: Sequence[Any], verdict: Verdict) -> dict[str, Any]:

@@ -62,9 +62,9 @@ class BestOfValues:
             valued = self._of_samples(rewards.reshape(-1, size), k)
         else:
             column = column_of("rollouts", self.rollouts, columns)
-            of_rows = rows_of_rollouts(ids, column, rows, ids_are_prompts=self.groups is None)
-            k = self._k_in(of_rows.size, is_held_out=is_held_out)
-            valued = self._of_rollouts(rewards, of_rows, k)
+            rollouts = rows_of_rollouts(ids, column, rows, ids_are_prompts=self.groups is None)
+            k = self._k_in(rollouts.size, is_held_out=is_held_out)
+            valued = self._of_rollouts(rewards, rollouts, k)
         log_rewards(
             columns, rewards, samples=valued.rewards, best=valued.best, silent=valued.silent, k=k
         )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maxatk.folders import known
+from maxatk.folders import known, known_values
 from maxatk.training.keys import FAILED, REWARD, SILENT, UNSCORED, K, max_at
-from maxatk.training.symptoms import MOST_WITHOUT_SIGNAL, LogRow, group_size, values
+from maxatk.training.symptoms import MOST_WITHOUT_SIGNAL, LogRow, group_size
 
 PARTS = 10  # the first and the last tenth of a log are compared
 
@@ -37,7 +37,7 @@ def lacking(rows: Sequence[LogRow]) -> list[str]:
     """Return the shares of completions without a reward, or with one that failed, in words."""
     sentences = []
     for key, sentence in _LACKING.items():
-        shares = values(rows, key)
+        shares = known_values(rows, key)
         if shares and np.mean(shares) > 0:
             sentences.append(f"{np.mean(shares):.1%} {sentence}")
     return sentences
@@ -51,8 +51,8 @@ def first_and_last(rows: Sequence[LogRow]) -> dict[str, tuple[float, float]]:
     part = max(1, len(logged) // PARTS)
     means = {}
     for name in _shown_metrics(logged[-1]):
-        first = values(logged[:part], name)
-        last = values(logged[-part:], name)
+        first = known_values(logged[:part], name)
+        last = known_values(logged[-part:], name)
         if first and last:
             means[name] = (float(np.mean(first)), float(np.mean(last)))
     return means

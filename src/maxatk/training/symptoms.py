@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from maxatk.folders import known
+from maxatk.folders import known, known_values
 from maxatk.statistics.intervals import mean_and_error
 from maxatk.training.keys import (
     CLAMPED,
@@ -87,18 +87,12 @@ def group_size(rows: Sequence[LogRow]) -> int:
     return max((int(match[1]) for match in matches if match), default=1)
 
 
-def values(rows: Sequence[LogRow], key: str) -> list[float]:
-    """Return the values of a key that are known."""
-    numbers = [known(row, key) for row in rows]
-    return [number for number in numbers if number is not None]
-
-
 def thirds(rows: Sequence[LogRow], key: str) -> tuple[list[float], list[float]]:
     """Return the first and the last third of the rows that have a value of the key.
 
     Rows without one are left out first: steps that use samples again log no rewards.
     """
-    numbers = values(rows, key)
+    numbers = known_values(rows, key)
     third = max(1, len(numbers) // 3)
     return numbers[:third], numbers[-third:]
 
@@ -138,8 +132,8 @@ def _moved(rows: Sequence[LogRow], key: str) -> tuple[float, str]:
 
 
 def _constant(rows: Sequence[LogRow]) -> str | None:
-    rewards = values(rows, REWARD)
-    silent = values(rows, SILENT)
+    rewards = known_values(rows, REWARD)
+    silent = known_values(rows, SILENT)
     if len(rewards) < 2 or not silent:
         return None
     varies = max(rewards) - min(rewards) > 1e-9 * abs(max(rewards))
@@ -192,7 +186,7 @@ def _memorized(rows: Sequence[LogRow]) -> str | None:
         return None
     sentences = [sentence]
     for key in sorted({key for row in rows for key in row if _HELD_OUT_MAX_AT_1.fullmatch(key)}):
-        held_out = values(rows, key)
+        held_out = known_values(rows, key)
         half = len(held_out) // 2
         if half < 2:
             continue

@@ -46,16 +46,18 @@ def log_row(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 def record_groups(
     record: TrainingRecord,
-    number: int,
     groups: Groups,
     step: Step,
+    *,
+    number: int,
     members: list[list[list[int]]],
     data: Any,
     tokenizer: Any,
 ) -> None:
-    """Write the first groups of a rollout batch; `data` has `FIELDS` and the mask of responses.
+    """Write the first groups of a rollout batch, after the optimizer step of that `number`.
 
-    `members` are the rows of each sample of the groups.
+    `members` are the rows of each sample of the groups; `data` has `FIELDS` and the mask of
+    responses.
     """
     lengths = response_lengths(data)
 

@@ -36,10 +36,11 @@ def maxatk_advantage(
     "batch".
     """
     keys = config.get("maxatk")
-    of_rows = keys.get(options.CURRENT) if isinstance(keys, Mapping) else None
-    if of_rows is None:
-        of_rows = _without_trainer(token_level_rewards, response_mask, config, index)
-    advantages = torch.tensor(list(of_rows)).to(token_level_rewards)[:, None] * response_mask
+    row_advantages = keys.get(options.CURRENT) if isinstance(keys, Mapping) else None
+    if row_advantages is None:
+        row_advantages = _without_trainer(token_level_rewards, response_mask, config, index)
+    column = torch.tensor(list(row_advantages)).to(token_level_rewards)[:, None]
+    advantages = column * response_mask
     return advantages, advantages
 
 
@@ -61,9 +62,11 @@ def _without_trainer(
     if index is None:
         raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
     ids = [str(group_id) for group_id in index]
-    of_trainer = (config.get("maxatk") or {}).get(options.SESSIONS)
-    sessions = None if of_trainer is None else list(of_trainer)  # of OmegaConf
+    sessions = (config.get("maxatk") or {}).get(options.SESSIONS)
+    if sessions is not None:
+        sessions = list(sessions)  # from a list of OmegaConf
     tokens = response_mask.sum(dim=-1).cpu().numpy()
+    # Which rows are whose does not depend on the group size, which is known only from them.
     samples_of_groups = TrainedRows(ids, 1, sessions, tokens).members
     if not samples_of_groups:
         return np.zeros(len(ids))

@@ -162,6 +162,6 @@ def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.nda
         for place, (tests_passed, tests) in enumerate(zip(passed, total, strict=True)):
             # verl fills the columns with None for a reward function that counts no tests.
             if tests is not None:  # what tests say comes before the reward
-                # None of no tests solves nothing.
+                # A sample that was run on no test has solved nothing.
                 solved[place] = tests > 0 and tests_passed == tests
     return np.where(np.isnan(rewards), np.nan, solved)

@@ -17,8 +17,7 @@ The methods that are overridden, in the order in which verl calls them at a step
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from verl.workers.utils.padding import response_from_nested
 
 from maxatk.training import Learner, TrainingRecord
 from maxatk.verl import loss, options, sessions
+from maxatk.verl.balancing import balanced_order, filled_groups, prompt_of, rows_of_group
 from maxatk.verl.installation import check_versions
 from maxatk.verl.log import FIELDS, log_row, logged_values, record_groups
 from maxatk.verl.rows import selection_scores, validation_metrics
@@ -62,20 +62,20 @@ class MaxAtKTrainer(PPOTrainer):
         self._n = config.actor_rollout_ref.rollout.n
         self._rows_of_group = self._n  # of the batch; more where sessions have several outputs
         self._ranks = options.data_parallel(config)
-        self._in_loss = objective.needs_ratios and options.holds_whole_groups(config)
-        self._on_driver = objective.needs_ratios and not self._in_loss
+        self._corrects_in_loss = objective.needs_ratios and options.holds_whole_groups(config)
+        self._corrects_on_driver = objective.needs_ratios and not self._corrects_in_loss
         actor = config.actor_rollout_ref.actor
         self._epochs = actor.ppo_epochs
-        self._mini = actor.ppo_mini_batch_size  # prompts
-        self._parts = config.data.train_batch_size // self._mini
+        self._groups_of_mini_batch = actor.ppo_mini_batch_size
+        self._mini_batches = config.data.train_batch_size // self._groups_of_mini_batch
         with open_dict(config):
             # verl compares the mode with "sync" in six places; any other name makes the replay
             # buffer, the dataloader and the checkpoints asynchronous.
             config.trainer.v1.trainer_mode = self._mode
-            if self._in_loss and not actor.use_dynamic_bsz:
+            if self._corrects_in_loss and not actor.use_dynamic_bsz:
                 # With `force_group_size`, which keeps groups whole, verl counts groups here.
                 actor.ppo_micro_batch_size_per_gpu //= self._n
-            if self._on_driver:
+            if self._corrects_on_driver:
                 # This class loops over epochs and mini-batches, because advantages are found again
                 # before each: a call of the workers is one optimizer step.
                 actor.ppo_epochs = 1
@@ -83,10 +83,10 @@ class MaxAtKTrainer(PPOTrainer):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
-        if self._on_driver:
+        if self._corrects_on_driver:
             # The workers step their scheduler at the end of every call, which is one optimizer step
             # here and a whole rollout batch in verl.
-            steps_a_batch = self._epochs * self._parts
+            steps_a_batch = self._epochs * self._mini_batches
             optim = self.config.actor_rollout_ref.actor.optim
             with open_dict(optim):
                 optim.total_training_steps *= steps_a_batch
@@ -95,7 +95,7 @@ class MaxAtKTrainer(PPOTrainer):
 
     def _setup(self) -> None:
         super()._setup()
-        if self._in_loss:
+        if self._corrects_in_loss:
             actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
             group_loss = partial(loss.group_loss, actor, self._learner.objective, self._n)
             self.actor_rollout_wg.set_loss_fn(group_loss)
@@ -120,15 +120,15 @@ class MaxAtKTrainer(PPOTrainer):
         if not self._learner.objective.needs_ratios:
             return super()._balance_batch(batch, metrics, **others)
         # verl's own filling knows no groups: it would leave some with fewer rows than n.
-        groups = len({_prompt_of(key) for key in batch.keys})
-        filled_groups = -(-groups // self._mini) * self._mini
-        eos = self.tokenizer.eos_token_id
-        self._rows_of_group = _rows_of_group(batch.keys, self._n)
-        batch = upsample_batch_to_divisible_size(batch, filled_groups * self._rows_of_group, eos)
-        rows = _filled_groups(batch, self._rows_of_group)
+        groups = len({prompt_of(key) for key in batch.keys})
+        mini_batches = math.ceil(groups / self._groups_of_mini_batch)
+        self._rows_of_group = rows_of_group(batch.keys, self._n)
+        row_count = mini_batches * self._groups_of_mini_batch * self._rows_of_group
+        batch = upsample_batch_to_divisible_size(batch, row_count, self.tokenizer.eos_token_id)
+        rows = filled_groups(batch, self._rows_of_group)
         tokens = np.asarray([sum(batch.tags[row]["seq_len"] for row in group) for group in rows])
-        ranks = self._ranks if self._in_loss else 1
-        order = _dealt(tokens, parts=filled_groups // self._mini, ranks=ranks)
+        ranks = self._ranks if self._corrects_in_loss else 1
+        order = balanced_order(tokens, mini_batches=mini_batches, ranks=ranks)
         batch.reorder([row for group in order for row in rows[group]])
         return batch
 
@@ -165,19 +165,31 @@ class MaxAtKTrainer(PPOTrainer):
         step = self._learner.step(groups, tokens)
         metrics.update(logged_values(step))
         if self._record is not None:
-            number = self.global_steps
-            record_groups(self._record, number, groups, step, members, data, self.tokenizer)
+            record_groups(
+                self._record,
+                groups,
+                step,
+                number=self.global_steps,
+                members=members,
+                data=data,
+                tokenizer=self.tokenizer,
+            )
         return rows.of_batch(step.advantages)
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        if self._in_loss:
+        if self._corrects_in_loss:
             factor = self._learner.factor(self._n)
-            for_the_loss = {loss.K_KEY: self._k, loss.FACTOR_KEY: factor}
-            batch.extra_info.update({"force_group_size": self._rows_of_group, **for_the_loss})
-        if not self._on_driver:
+            batch.extra_info.update(
+                {
+                    "force_group_size": self._rows_of_group,
+                    loss.K_KEY: self._k,
+                    loss.FACTOR_KEY: factor,
+                }
+            )
+        if not self._corrects_on_driver:
             return self._update_whole(batch, metrics)
         collected: dict[str, list[float]] = defaultdict(list)
-        size = self._mini * self._rows_of_group
+        size = self._groups_of_mini_batch * self._rows_of_group
         # Ratios are one before the first step, unless the samples are of other weights.
         on_policy = not options.keeps_sampler_log_probs(self.config)
         for _ in range(self._epochs):
@@ -285,51 +297,3 @@ class MaxAtKTrainerSeparateAsync(MaxAtKTrainer, PPOTrainerSeparateAsync):
     """verl's asynchronous trainer; ratios are to the weights that sampled, some steps ago."""
 
     _mode = "separate_async"
-
-
-def _prompt_of(key: str) -> str:
-    """Return the prompt's part of a row's key, which is {uid}_{session}_{output}."""
-    return key.rsplit("_", 2)[0]
-
-
-def _rows_of_group(keys: Sequence[str], n: int) -> int:
-    """Return the rows that every group is filled to: those of the largest, as a multiple of n.
-
-    A multiple, because sizes of passes were checked to divide n samples a prompt.
-    """
-    largest = max(Counter(map(_prompt_of, keys)).values())
-    return -(-largest // n) * n
-
-
-def _filled_groups(batch: Any, n: int) -> list[list[int]]:
-    """Return the rows of every group, each filled up to n with verl's empty rows."""
-    rows_of_prompt: dict[str, list[int]] = defaultdict(list)
-    spare: list[int] = []
-    for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):
-        if tag.get("is_padding"):
-            spare.append(row)
-        else:
-            rows_of_prompt[_prompt_of(key)].append(row)
-    groups = list(rows_of_prompt.values())
-    for group in groups:
-        group += [spare.pop() for _ in range(n - len(group))]
-    # What is left fills the last mini-batch with groups of nothing.
-    return groups + [spare[start : start + n] for start in range(0, len(spare), n)]
-
-
-def _dealt(tokens: np.ndarray, *, parts: int, ranks: int) -> list[int]:
-    """Return the order of G groups in which the ranks' shares lie, each cut into mini-batches.
-
-    Long groups are dealt first, to the rank with the fewest tokens so far.
-    """
-    groups_a_rank = len(tokens) // ranks
-    shares: list[list[int]] = [[] for _ in range(ranks)]
-    for group in np.argsort(-tokens, kind="stable"):
-        open_shares = [share for share in shares if len(share) < groups_a_rank]
-        shortest = min(open_shares, key=lambda share: sum(tokens[g] for g in share))
-        shortest.append(int(group))
-    order = []
-    for share in shares:
-        for part in range(parts):  # long and short groups in each of its mini-batches
-            order += share[part::parts]
-    return order
