@@ -186,6 +186,12 @@ WEIGHTS = {
     "empty": (lambda: OrderWeights(()), "weights: must be a sequence of at least one number"),
     "nan": (lambda: OrderWeights((1.0, float("nan"))), "weights: must be finite, got nan"),
     "text": (lambda: OrderWeights(("a",)), "weights: must be numbers, got"),
+    "uneven pairs": (
+        lambda: OrderWeights(maxima=[(1, 2), (3,)]),
+        "maxima: must be a list of pairs",
+    ),
+    "no pairs": (lambda: OrderWeights(maxima=5), "maxima: must be a list of pairs .*, got 5"),
+    "rank": (lambda: OrderWeights(by_rank="yes"), "by_rank: must be True or False, got 'yes'"),
     "k": (lambda: OrderWeights.max(0), "k: must be an integer >= 1, got 0"),
     "top": (lambda: OrderWeights.top(3, of=2), "top: must be from 1 to of=2, got 3"),
     "quantile": (lambda: OrderWeights.quantile(1.5, of=2), "quantile: must be from 0 to 1"),

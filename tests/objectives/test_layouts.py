@@ -76,6 +76,18 @@ def test_series_come_back_with_their_index():
     assert dict(metric) == dict(zip("pq", max_at_k(REWARDS, 2), strict=True))
 
 
+@pytest.mark.parametrize("sizes", [(4, 4), (4, 3)], ids=["equal groups", "ragged groups"])
+def test_a_column_of_lists_has_the_groups(sizes):
+    groups = [REWARDS[row, :size].tolist() for row, size in enumerate(sizes)]
+    samples = [(task, reward) for task, group in zip("pq", groups, strict=True) for reward in group]
+    frame = pd.DataFrame(samples, columns=["task", "reward"])
+    column = frame.groupby("task").reward.agg(list)
+    for rewards in (column, column.to_numpy()):
+        np.testing.assert_array_equal(max_at_k(rewards, 2), max_at_k(groups, 2))
+        for got, want in zip(advantages(rewards, k=2), advantages(groups, k=2), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
 def test_a_frame_of_prompts_by_samples_gives_arrays():
     frame = pd.DataFrame(REWARDS, index=["p", "q"])
     for got, want in (

@@ -111,6 +111,10 @@ REFUSED = {
         lambda: advantages(REWARDS, method_of({"statistic": f"{FILE}:poly_epo"}), 2),
         "answers: are needed by",
     ),
+    "no function": (lambda: influence(3, [[1.0, 2.0]]), "statistic: must be a function of a list"),
+    "no groups": (lambda: influence(max, [1.0, 2.0]), "rewards: must be groups of samples"),
+    "a number": (lambda: influence(max, 5), "rewards: must be groups of samples, .* got 5"),
+    "seed": (lambda: influence(max, REWARDS, k=2, seed="a"), "seed: must be an integer of 0 or"),
     "one sample": (lambda: influence(max, [[1.0]]), "there is none to replace it by"),
 }
 

@@ -114,6 +114,21 @@ def test_a_checkpoint_in_mid_buffer_of_another_number_of_processes_warns(make_tr
     assert again.state.global_step == 2
 
 
+def test_a_rollout_batch_of_a_version_without_a_setting_is_not_trained_on(make_trainer):
+    trainer = make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 1})
+    trainer.train()
+    checkpoint = Path(trainer.args.output_dir) / "checkpoint-1"
+    buffer = torch.load(checkpoint / "buffer-0-of-1.pt", weights_only=True)
+    del buffer["made_with"]["beta"]
+    torch.save(buffer, checkpoint / "buffer-0-of-1.pt")
+    again = make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 2})
+    with pytest.warns(
+        UserWarning, match=r"a training with beta 'unknown' \(now 0.0\).* is dropped"
+    ):
+        again.train(resume_from_checkpoint=str(checkpoint))
+    assert again.state.global_step == 2
+
+
 @pytest.mark.parametrize(
     "changes",
     [

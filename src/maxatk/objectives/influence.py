@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from maxatk.check import one_of, returned_number, shown
+from maxatk.check import is_list, one_of, require, returned_number, shown
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_k, refuse_k_above
 from maxatk.objectives.group import Group
@@ -40,9 +41,14 @@ def influence(
         seed: Of the draws.
 
     Raises InvalidValueError for groups of different sizes, k > n, an unknown baseline, and a
-    statistic that is no finite number.
+    statistic that is no function or gives no finite number.
     """
     one_of("baseline", baseline, get_args(Without))
+    require(callable(statistic), "statistic", "a function of a list of samples", statistic)
+    is_seed = isinstance(seed, numbers.Integral) and seed >= 0
+    require(is_seed, "seed", "an integer of 0 or more", seed)
+    are_groups = is_list(rewards) and all(is_list(group) for group in rewards)
+    require(are_groups, "rewards", "groups of samples, a list of lists", rewards)
     groups = [list(group) for group in rewards]
     sizes = {len(group) for group in groups}
     if len(sizes) != 1:

@@ -147,6 +147,7 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
     Raises InvalidValueError for what are no finite numbers or NaN, for a single number, and for
     `groups` that are not one hashable id for each of the flat rewards.
     """
+    rewards = _groups_of_column(rewards)
     ragged = groups is None and _is_ragged(rewards)
     values = rewards if ragged else as_floats("rewards", rewards)
     if ragged:
@@ -242,8 +243,20 @@ def _listed(values: Any) -> list[Any] | None:
     return None
 
 
+def _groups_of_column(rewards: Any) -> Any:
+    """Return the groups of a column of lists as a list, and any other rewards as they are.
+
+    Such a column is what `groupby(...).agg(list)` of pandas gives.
+    """
+    holds_objects = str(getattr(rewards, "dtype", "")) == "object"
+    is_column = holds_objects and rewards.ndim == 1
+    if is_column and all(hasattr(group, "__len__") for group in rewards):
+        return list(rewards)
+    return rewards
+
+
 def _is_ragged(rewards: Any) -> bool:
-    """Return whether rewards are a list or a column of sequences of different lengths."""
+    """Return whether rewards are a list of sequences of different lengths."""
     if not isinstance(rewards, Sequence):
         return False
     # A number, also one of NumPy, has no length: -1.

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from maxatk.check import is_number, one_of, require
+from maxatk.check import is_list, is_number, one_of, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_k
 from maxatk.objectives.subsets import max_weights
@@ -25,7 +25,8 @@ class OrderWeights:
     Exactly one is given: `values` (k,), from the lowest to the highest reward, `maxima`, pairs
     (k, p) for the sum of p max@k, or `by_rank`, 1/rank on the whole group, rank 1 the best.
 
-    Raises InvalidValueError for weights that are empty, not finite or all 0.
+    Raises InvalidValueError for weights that are empty, not finite or all 0, and for others than
+    such pairs.
     """
 
     values: tuple[float, ...] = ()
@@ -33,6 +34,11 @@ class OrderWeights:
     by_rank: bool = False
 
     def __post_init__(self) -> None:
+        are_pairs = is_list(self.maxima) and all(
+            is_list(pair) and len(pair) == 2 for pair in self.maxima
+        )
+        require(are_pairs, "maxima", "a list of pairs (k, p)", self.maxima)
+        require(isinstance(self.by_rank, bool), "by_rank", "True or False", self.by_rank)
         sizes = [_as_size(k) for k, _ in self.maxima]
         object.__setattr__(self, "values", _as_weights(self.values))
         shares = _as_weights([share for _, share in self.maxima])

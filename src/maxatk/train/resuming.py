@@ -137,7 +137,8 @@ class ResumingTrainer(RolloutTrainer):
         A warning names the settings that are others now, with which the next batch is drawn.
         """
         now = self._made_with()
-        before = state["made_with"]
+        # A version of before may not have had a setting of now, so that nobody knows its value.
+        before = {name: state["made_with"].get(name, "unknown") for name in now}
         changed = [name for name, value in now.items() if before[name] != value]
         if changed:
             named = [f"{name} {before[name]!r} (now {now[name]!r})" for name in changed]

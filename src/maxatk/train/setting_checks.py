@@ -26,6 +26,7 @@ _COUNTS_OR_NONE = (
     "num_generations_eval",
     "max_completion_length",
 )
+_MAPPINGS_OR_NONE = ("generation_kwargs", "chat_template_kwargs", "model_init_kwargs")
 _NAMES = {
     "rollouts": ("auto", "own", "trl"),
     "behaviour": ("trainer", "sampler"),
@@ -56,6 +57,9 @@ _SAMPLER_NEEDS = {
 
 def check_values(config: Any) -> None:
     """Refuse values that are wrong by themselves, before TRL looks at them."""
+    for name in _MAPPINGS_OR_NONE:
+        value = getattr(config, name)
+        require(value is None or isinstance(value, Mapping), name, "a mapping, or None", value)
     for name in ("num_generations", *_COUNTS):
         whole(name, getattr(config, name), 1)
     for name in _COUNTS_OR_NONE:

@@ -35,6 +35,12 @@ _POSITIVE = Range("positive and finite", lambda number: 0 < number < math.inf)
 _FROM_ZERO = Range("finite and not negative", lambda number: 0 <= number < math.inf)
 _SHARE = Range("from 0 to 1", lambda number: 0 <= number <= 1)
 _BELOW_ONE = Range("from 0 and below 1", lambda number: 0 <= number < 1)
+# TRL cuts the ratio itself at this bound. At 1 or below it cuts every ratio of an on-policy step,
+# and samples with a positive advantage have no gradient.
+_BOUND_OF_RATIO = Range(
+    "above 1 and finite: it bounds the ratio itself, unlike epsilon, which is a distance from 1",
+    lambda number: 1 < number < math.inf,
+)
 _SHARE_ABOVE_ZERO = Range("above 0 and at most 1", lambda number: 0 < number <= 1)
 
 _LARGEST_INDEX = 2**31 - 1  # of a place in a list or a tensor; beyond 64 bits they overflow
@@ -57,6 +63,7 @@ RANGES: Mapping[str, Range] = {
     "max_tool_calling_iterations": _integers(0, _LARGEST_INDEX),
     "pad_to_multiple_of": _COUNT,
     "dataloader_num_workers": _integers(0, 1024),  # processes, of which torch starts all at once
+    "dataloader_prefetch_factor": _COUNT,
     "learning_rate": _FROM_ZERO,
     "weight_decay": _FROM_ZERO,
     "adam_beta1": _BELOW_ONE,
@@ -70,16 +77,24 @@ RANGES: Mapping[str, Range] = {
     "beta": _FROM_ZERO,
     "epsilon": _FROM_ZERO,
     "epsilon_high": _FROM_ZERO,
-    "delta": _POSITIVE,
+    "delta": _BOUND_OF_RATIO,
     "sapo_temperature_pos": _POSITIVE,
     "sapo_temperature_neg": _POSITIVE,
     "top_entropy_quantile": _SHARE,
     "max_grad_norm": _FROM_ZERO,
+    "ref_model_sync_steps": _COUNT,
+    "ref_model_mixup_alpha": _SHARE,
 }
 """What numbers are allowed by the name of the setting, where it is not None."""
 
 # Keys of `generation_kwargs` that would change the group of a prompt behind the trainer's back.
 _ONE_SAMPLE_A_ROW = {"do_sample": True, "num_beams": 1, "num_return_sequences": 1, "n": 1}
+# Keys that TRL's call of `generate` fails at or does not follow, and why.
+_NOT_FOLLOWED_BY_TRL = {
+    "stop_strings": "left out: `generate` needs a tokenizer for it, and TRL gives it none",
+    "return_dict_in_generate": "left out: TRL reads the tokens that `generate` returns alone",
+    "max_length": "left out: the setting max_completion_length says how long a completion gets",
+}
 
 
 def check_unread(config: Any) -> None:
@@ -173,6 +188,10 @@ def check_generation(config: Any) -> None:
 
 def _check_generate(settings: Mapping[str, Any]) -> None:
     _refuse_unknown_keys(settings, vars(GenerationConfig()))
+    for name, allowed in _NOT_FOLLOWED_BY_TRL.items():
+        require(
+            settings.get(name) is None, f"generation_kwargs.{name}", allowed, settings.get(name)
+        )
     try:
         GenerationConfig(**settings)
     except (ValueError, TypeError) as error:
