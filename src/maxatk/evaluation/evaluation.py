@@ -13,6 +13,7 @@ from typing import Any
 from maxatk.environment import environment
 from maxatk.errors import DataError
 from maxatk.evaluation import folder
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.failures import FailureStore
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import RunRecipe
@@ -23,7 +24,6 @@ from maxatk.evaluation.shard_settings import SHARD, check_siblings
 from maxatk.evaluation.shards import Shard, ShardPlan
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission
-from maxatk.evaluation.tally import build_results
 from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, Score

@@ -9,11 +9,12 @@ from typing import Any
 
 from maxatk.check import as_path, require, several
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.external_rewards import is_rewards, read_rewards
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.results import CEILING, Results, read_results, recorded_threshold
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.evaluation.store import Key, read_records
-from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
 from maxatk.jsonl import read_typed
 from maxatk.records import Sample, Score

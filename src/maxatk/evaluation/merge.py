@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from maxatk.bounded import lines_of
 from maxatk.check import as_path, function_or_none, several
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError, counted
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import (
     FAILURES,
@@ -25,10 +26,10 @@ from maxatk.evaluation.folder import (
     recorded_settings,
 )
 from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.evaluation.shard_settings import SHARD, refuse_differences
 from maxatk.evaluation.shards import Shard, ShardPlan, shard_folders
 from maxatk.evaluation.store import Key, KeyedRecord, key_of
-from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import read_typed
 from maxatk.records import Sample, Score
