@@ -17,7 +17,7 @@ from maxatk.rewards import Reward, load_reward
 from maxatk.rewards.reward import Rewarded, RewardPart, Values, columns_of, meta_fields, trial
 from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier
-from maxatk.verifier.rewards import as_reward
+from maxatk.verifier.verdict_rewards import as_reward
 
 BY_TESTS = "continuous"
 """The reward where none is named: the share of the tests that passed."""

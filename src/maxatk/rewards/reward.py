@@ -20,8 +20,8 @@ from maxatk.functions import own_lines, said_by
 from maxatk.records import Outcome, Problem, Verdict
 from maxatk.rewards.boxes import Boxed
 from maxatk.verifier import CodeReward
+from maxatk.verifier.completion_jobs import ENVIRONMENTS, judged_text
 from maxatk.verifier.reasoning import read_answer
-from maxatk.verifier.rewards import ENVIRONMENTS, judged_text
 from maxatk.waiting import waited_for
 
 _log = logging.getLogger(__name__)
