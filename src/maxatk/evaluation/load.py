@@ -16,7 +16,7 @@ from maxatk.evaluation.results import CEILING, Results, read_results, recorded_t
 from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.evaluation.store import Key, read_records
 from maxatk.folders import read_json
-from maxatk.jsonl import read_typed
+from maxatk.jsonl import read_typed, visit_typed
 from maxatk.records import Sample, Score
 
 ResultsSource = str | Path | Results | Mapping[str, Any]
@@ -184,8 +184,7 @@ def passing_reward(folder: str | Path) -> float:
 def _counted(folder: Path, column: str | None) -> ScoreTally:
     scores = ScoreTally(column=column)
     path = folder / SCORES
-    for _ in read_typed(path, Score, scores.add):
-        pass  # each is counted as its line is read, so that an error names the line
+    visit_typed(path, Score, scores.add)
     if not scores.problem_ids:
         raise DataError(f"{path}: holds no scores")
     return scores

@@ -19,7 +19,7 @@ from maxatk.objectives import chance_of_best
 from maxatk.objectives.metrics import passes
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
-from maxatk.writing import atomic_write
+from maxatk.writing import atomic_write, without_lone_surrogates
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "human-eval": (".jsonl", ".json"),
@@ -160,10 +160,8 @@ def write_table(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """Return a value as parquet holds it: a lone surrogate, which is no text there, becomes ?."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return value
+    """Return a value as parquet holds it, where a lone surrogate is no text."""
+    return without_lone_surrogates(value) if isinstance(value, str) else value
 
 
 def flat(row: Exported) -> dict[str, Any]:
