@@ -151,8 +151,8 @@ def _remedy(row: CommandRow, package: str | None) -> str:
     extras = EXTRAS.get(package, ())
     if not extras:
         return f"pip install {package}"
-    needed_anyway = set(extras) & set(row.needs.split(","))
-    chosen = row.needs if needed_anyway else extras[0]
+    needed_anyway = set(extras) & set(row.needs)
+    chosen = ",".join(row.needs) if needed_anyway else extras[0]
     return f"pip install 'maxatk[{chosen}]'"
 
 
