@@ -106,9 +106,9 @@ def gradient_tables(
             progress(done, len(chosen))
     passes_from = passing_reward(folder)
     solved = np.array([passes(pool.rewards, passes_from).mean() for pool in chosen])
-    aims = np.array([of_problem.aims for of_problem in gradients])
-    means = np.array([of_problem.means for of_problem in gradients])
-    squares = np.array([of_problem.squares for of_problem in gradients])
+    aims = np.array([problem_gradients.aims for problem_gradients in gradients])
+    means = np.array([problem_gradients.means for problem_gradients in gradients])
+    squares = np.array([problem_gradients.squares for problem_gradients in gradients])
     return {
         "agreement": list(_agreement(aims, solved)),
         "noise": list(_noise(means, squares, n, k)),

@@ -137,7 +137,7 @@ def _shared(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     problems = [part["problems"] for part in parts if "problems" in part]
     if problems:
         shared["problems"] = {
-            "count": sum(of_part["count"] for of_part in problems),
-            "sha256": "+".join(of_part["sha256"] for of_part in problems),
+            "count": sum(problem_set["count"] for problem_set in problems),
+            "sha256": "+".join(problem_set["sha256"] for problem_set in problems),
         }
     return shared

@@ -180,8 +180,8 @@ def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
         if sample.logprob is not None and sample.tokens:
             criteria["mean_likelihood"] = sample.logprob / sample.tokens
     # A table may have columns of these names, where its samples are completions alone.
-    of_sample = {name: value for name, value in criteria.items() if value is not None}
-    return {**columns, **of_sample}
+    known_criteria = {name: value for name, value in criteria.items() if value is not None}
+    return {**columns, **known_criteria}
 
 
 def _selector(name: str) -> _Selector:

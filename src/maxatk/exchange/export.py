@@ -171,10 +171,10 @@ def flat(row: Exported) -> dict[str, Any]:
     sample = {} if row.sample is None else row.sample.to_json()
     fields = {**score, **sample}
     taken = {*Score.__slots__, *fields}
-    further = {
+    other_columns = {
         f"columns.{name}" if name in taken else name: value for name, value in columns.items()
     }
-    return {**further, **fields}
+    return {**other_columns, **fields}
 
 
 def _human_eval(row: Exported, threshold: float) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
                 metadata=dict(problem.meta),
             )
         )
-    of_run = log.EvalLog(status="success", eval=spec, samples=samples)
+    eval_log = log.EvalLog(status="success", eval=spec, samples=samples)
     form: Literal["eval", "json"] = "eval" if out.suffix.lower() == ".eval" else "json"
     with atomic_write(out) as partial:
-        log.write_eval_log(of_run, str(partial), format=form)
+        log.write_eval_log(eval_log, str(partial), format=form)

@@ -77,8 +77,8 @@ def _ends(comparison: Comparison) -> list[str]:
     largest_of = {run.name: max(run.results.ks) for run in comparison.runs}
     largest = comparison.ks[-1]
     if max(largest_of.values()) > largest:
-        of_runs = ", ".join(f"{name} has {k:,}" for name, k in largest_of.items())
-        lines.append(f"k ends at {largest:,}, the largest that all have: {of_runs}.")
+        largest_by_run = ", ".join(f"{name} has {k:,}" for name, k in largest_of.items())
+        lines.append(f"k ends at {largest:,}, the largest that all have: {largest_by_run}.")
     return lines
 
 

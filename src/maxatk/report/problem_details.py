@@ -114,14 +114,16 @@ def _run_by_problem(run: Run, folder: Path, count: int) -> dict[str, RunOfProble
     if (folder / FAILURES).is_file():
         failures = read_records(folder / FAILURES, FailedTest)
     scores = _scores_by_problem(run, folder)
-    shown = {name: _spread(of_problem, count, failures) for name, of_problem in scores.items()}
+    shown = {
+        name: _spread(problem_scores, count, failures) for name, problem_scores in scores.items()
+    }
     texts = _texts_of(
-        folder, {key_of(score) for of_problem in shown.values() for score in of_problem}
+        folder, {key_of(score) for problem_scores in shown.values() for score in problem_scores}
     )
     by_problem = {}
-    for name, of_problem in shown.items():
+    for name, problem_scores in shown.items():
         samples = []
-        for score in of_problem:
+        for score in problem_scores:
             key = key_of(score)
             verdict = _verdict_text(score)
             samples.append(ShownSample(score.sample, verdict, texts.get(key), failures.get(key)))
