@@ -21,7 +21,7 @@ class CommandRow:
     commands of a command that has some, each with its flags.
     """
 
-    about: str
+    summary: str
     needs: tuple[str, ...] = ()
     resumes: bool = False
     flags: FlagKinds = dataclasses.field(default_factory=FlagKinds)

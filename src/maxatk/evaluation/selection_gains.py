@@ -201,7 +201,7 @@ def _scorio_selector(name: str) -> _Selector:
     """Return the rule and the scores that "scorio:RULE:COLUMN" names."""
     rule, _, column = name.removeprefix(_SCORIO).partition(":")
     if rule not in SCORIO_RULES:
-        allowed = [f"{_SCORIO}{rule}" for rule in SCORIO_RULES]
+        allowed = [f"{_SCORIO}{known_rule}" for known_rule in SCORIO_RULES]
         raise errors.unknown_name("by", name, allowed)
     if not column:
         raise errors.InvalidValueError(f"by: {name!r} names no scores; allowed: {name}:COLUMN")
