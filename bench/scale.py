@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.store import Store
-from maxatk.evaluation.tally import build_results
 from maxatk.records import Sample, Score
 
 SAMPLES_A_PROBLEM = 256

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoModelForCausalLM
 
-from maxatk.diagnose.gradients import group_weights, max_gradient, pools, scores_of
+from maxatk.diagnose.gradients import group_weights, log_prob_gradients, max_gradient, pools
 from maxatk.evaluation import EvalRecipe, evaluate
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.models import load_tokenizer
@@ -61,8 +61,8 @@ def compare(evaluation: Path, prompts: int) -> None:
     measured = []
     encode = lambda text: tokenizer(text)["input_ids"]  # noqa: E731
     for pool in pools(evaluation, encode, problems=prompts, samples=256):
-        scores = scores_of(model, parameters, tokenizer, pool)
-        measured.append((pool.rewards, (scores @ scores.T).astype(float)))
+        gradients = log_prob_gradients(model, parameters, tokenizer, pool)
+        measured.append((pool.rewards, (gradients @ gradients.T).astype(float)))
     means = [rewards.mean() for rewards, _ in measured]
     passed = [(rewards >= 1).mean() for rewards, _ in measured]
     print(f"{settings['model']}: {len(measured)} prompts, mean reward {min(means):.2f} to", end=" ")

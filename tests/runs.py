@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 from maxatk.evaluation import EvalRecipe, ScoreRecipe, evaluate, score
-from maxatk.evaluation.tally import build_results
+from maxatk.evaluation.build_results import build_results
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Sample
 from maxatk.sampling import ModelSettings, SamplingSettings

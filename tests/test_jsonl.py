@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.jsonl import read_jsonl, read_typed, write_jsonl
+from maxatk.jsonl import read_jsonl, read_typed, visit_typed, write_jsonl
 from maxatk.records import Sample
 
 values = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20))
@@ -159,7 +159,7 @@ def test_a_record_may_be_refused_where_it_is_used(tmp_path):
 
     write_jsonl(tmp_path / "rows.jsonl", [SAMPLE])
     with pytest.raises(DataError, match=r"rows\.jsonl:1: not x"):
-        list(read_typed(tmp_path / "rows.jsonl", Sample, refuse))
+        visit_typed(tmp_path / "rows.jsonl", Sample, refuse)
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path, monkeypatch):

@@ -122,9 +122,12 @@ def _count_values(text: str) -> int:
         backslashes = len(text[start:end]) - len(text[start:end].rstrip("\\"))
         end += backslashes % 2  # what is escaped stays with its backslash
         parts = text[start:end].replace("\\\\", "").replace('\\"', "").split('"')
-        for part in parts[inside_string::2]:
+        first_outside = 1 if inside_string else 0
+        for part in parts[first_outside::2]:
             count += sum(map(part.count, ",[{"))
-        inside_string ^= len(parts) % 2 == 0
+        has_odd_quotes = len(parts) % 2 == 0
+        if has_odd_quotes:
+            inside_string = not inside_string
         start = end
     return count
 

@@ -31,25 +31,36 @@ def json_objects(path: Path, lines: Iterable[tuple[int, bytes]]) -> Iterator[dic
     return _read(path, lines, json_object)
 
 
-def read_typed(
-    path: str | Path, kind: type[RecordT], check: Callable[[RecordT], object] = lambda _: None
-) -> Iterator[RecordT]:
-    """Yield the records of a file as `read_jsonl`; `check` may refuse one with a ValueError."""
+def read_typed(path: str | Path, kind: type[RecordT]) -> Iterator[RecordT]:
+    """Yield the records of a file as `read_jsonl`."""
+    return _read(Path(path), lines_of(Path(path)), _parser(kind))
+
+
+def visit_typed(path: str | Path, kind: type[RecordT], visit: Callable[[RecordT], object]) -> None:
+    """Call `visit` with every record of a file; what it raises as a ValueError names the line."""
+    parse = _parser(kind)
+    for number, line in lines_of(Path(path)):
+        try:
+            visit(parse(line))
+        except (ValueError, TypeError) as error:
+            raise DataError(f"{path}:{number}: {error}") from error
+
+
+def _parser(kind: type[RecordT]) -> Callable[[bytes], RecordT]:
+    """Return what reads a record of a line."""
     import msgspec
 
     decode = msgspec.json.Decoder(kind).decode
 
     def parse(line: bytes) -> RecordT:
         try:
-            record = decode(line)
+            return decode(line)
         except (msgspec.DecodeError, RecursionError):
             # Named by field and value, or read after all: half of a surrogate pair, which a
             # server may have sent within a completion, is no text for msgspec.
-            record = kind.from_json(json_object(line))  # type: ignore[attr-defined]
-        check(record)
-        return record
+            return kind.from_json(json_object(line))  # type: ignore[attr-defined, no-any-return]
 
-    return _read(Path(path), lines_of(Path(path)), parse)
+    return parse
 
 
 def _read(

@@ -72,10 +72,17 @@ def _loader() -> Any:
             base = _BASES.get(text[:2], 10)
             return int(text if base == 10 else text[2:], base)
 
+    _resolve_scalars_of_yaml_1_2(Loader)
+    Loader.add_constructor(f"{_TAG}int", Loader.construct_integer)
+    return Loader
+
+
+def _resolve_scalars_of_yaml_1_2(loader: Any) -> None:
+    """Let a class that loads take plain scalars for what they are in YAML 1.2."""
     # YAML 1.1 also reads no, off, yes and on as booleans, and `save_strategy: no` means the text.
-    Loader.yaml_implicit_resolvers = {
+    loader.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag in _KEPT]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        for first, resolvers in loader.yaml_implicit_resolvers.items()
     }
     boolean = r"true|True|TRUE|false|False|FALSE"
     integer = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
@@ -87,6 +94,4 @@ def _loader() -> Any:
         ("int", integer, "-+0123456789"),
         ("float", number, "-+.0123456789"),
     ):
-        Loader.add_implicit_resolver(f"{_TAG}{name}", re.compile(rf"^(?:{pattern})$"), list(starts))
-    Loader.add_constructor(f"{_TAG}int", Loader.construct_integer)
-    return Loader
+        loader.add_implicit_resolver(f"{_TAG}{name}", re.compile(rf"^(?:{pattern})$"), list(starts))

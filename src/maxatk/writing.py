@@ -69,6 +69,11 @@ def atomic_write(path: Path) -> Iterator[Path]:
             raise
 
 
+def without_lone_surrogates(text: str) -> str:
+    """Return a text as UTF-8 can hold it: a lone surrogate, which a model can write, becomes ?."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text as `atomic_write` does; what UTF-8 cannot hold, a lone surrogate, becomes ?."""
     with atomic_write(path) as partial:
@@ -123,9 +128,10 @@ class OutFolder:
             strangers = names - {LOCK}
         if strangers:
             shown = ", ".join(sorted(strangers)[:_MOST_SHOWN])
-            more = f" and {len(strangers) - _MOST_SHOWN} more" * (len(strangers) > _MOST_SHOWN)
+            if len(strangers) > _MOST_SHOWN:
+                shown += f" and {len(strangers) - _MOST_SHOWN} more"
             raise InvalidValueError(
-                f"out: the folder {str(self.path)!r} has {shown}{more}, which `maxatk "
+                f"out: the folder {str(self.path)!r} has {shown}, which `maxatk "
                 f"{self.command}` did not write; allowed: a new folder, an empty one, or one of "
                 "its own"
             )

@@ -18,7 +18,7 @@ def test_help_lists_every_verb(maxatk):
         assert done.returncode == 0
         for command, row in COMMANDS.items():
             assert f"  {command}" in done.stdout
-            assert row.about in done.stdout
+            assert row.summary in done.stdout
 
 
 def test_the_version(maxatk):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.evaluation.blind_retry import retried_max_at_k
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.results import RETRIED
-from maxatk.evaluation.tally import build_results
 from maxatk.objectives import max_at_k
 from maxatk.records import Outcome, Problem, Score, TestCase
 from runs import scored, write_samples

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxatk.evaluation.score_tally import distribution_entropy
 from maxatk.evaluation.submissions import program_key
-from maxatk.evaluation.tally import distribution_entropy
 
 PROGRAM = "def f(x):\n    return x + 1\n\n\nprint(f(2))\n"
 

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation.build_results import build_results
+from maxatk.evaluation.histograms import histogram
 from maxatk.evaluation.pooling import pool_results
-from maxatk.evaluation.tally import ScoreTally, build_results, histogram
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.records import Outcome, Sample, Score
 from maxatk.report.comparison import pooled
 from maxatk.report.load_runs import load_comparison

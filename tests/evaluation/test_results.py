@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.load import load_results
 from maxatk.evaluation.problem_groups import only_problems
 from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
-from maxatk.evaluation.tally import ScoreTally, build_results
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
 from maxatk.statistics.intervals import student_mean
 from maxatk.studies.findings import STUDY_FORMAT, Study

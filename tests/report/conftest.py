@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from chromium import browser  # noqa: F401
-from maxatk.evaluation.tally import build_results
+from maxatk.evaluation.build_results import build_results
 from maxatk.records import Outcome, Sample, Score
 
 PROBLEMS = 30

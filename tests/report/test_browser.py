@@ -17,7 +17,7 @@ from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
 from maxatk.report.decision import decide
 from maxatk.report.load_runs import load_comparison
-from maxatk.report.tables import change, change_interval, interval, p_value, share
+from maxatk.report.tables import change, change_interval, interval, p_value, three_decimals
 from maxatk.verifier import Verifier
 from processes import patience
 
@@ -159,8 +159,10 @@ return [...document.querySelectorAll("#pairs tbody tr")].map((row) =>
     for (k, one, other, moved, plot, p), test in zip(rows, tests, strict=True):
         mean = comparison.run(first).metric("max@k", test.measure.k)
         assert k[1] == str(test.measure.k)
-        assert one[1:] == [share(mean.mean), interval(mean.low, mean.high)]
-        assert other[1] == share(comparison.run(second).metric("max@k", test.measure.k).mean)
+        assert one[1:] == [three_decimals(mean.mean), interval(mean.low, mean.high)]
+        assert other[1] == three_decimals(
+            comparison.run(second).metric("max@k", test.measure.k).mean
+        )
         assert moved[0] == test.mark
         assert moved[1:] == [change(test.difference), change_interval(test.low, test.high)]
         assert plot[0].split() == ["interval", *test.mark.split()]
@@ -186,10 +188,10 @@ return [rows(), [...document.querySelectorAll("#pairs tbody td")].map(texts)];""
     rows, (one, other, moved, _, p) = probe(page, steps=ROWS + steps)["done"]
     by_problem = zip(worths["base"], worths["other"], strict=True)
     for row, (base, trained) in zip(rows, by_problem, strict=True):
-        assert row[1:] == [share(base), share(trained), change(trained - base)]
+        assert row[1:] == [three_decimals(base), three_decimals(trained), change(trained - base)]
     (test,) = decide(comparison).tests
     means = [comparison.run(name).metric("max@k", 1).mean for name in ("other", "base")]
-    assert [one[0], other[0]] == list(map(share, means))
+    assert [one[0], other[0]] == list(map(three_decimals, means))
     assert moved == [change(test.difference), change_interval(test.low, test.high)]
     assert p == [p_value(test.adjusted_p)]
 

@@ -9,7 +9,7 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.report import CompareOptions, compare
 from maxatk.report.comparison_tables import table_of_tests
 from maxatk.report.run_tables import scores_table
-from maxatk.report.tables import change, share
+from maxatk.report.tables import change, three_decimals
 from maxatk.statistics.intervals import mean_interval
 from maxatk.statistics.significance import paired_difference, wilcoxon
 
@@ -70,7 +70,7 @@ def test_the_scores_are_marked_as_in_the_paper(results):
     assert table.header == ("model", "max@1", "max@128")
     column = {row[0].text: row[1] for row in table.rows}
     best = results["sharp"]["metrics"]["max@k"]["1"]["mean"]
-    assert column["sharp"].text == share(best) + "*"
+    assert column["sharp"].text == three_decimals(best) + "*"
     assert column["sharp"].mark == "best"
     assert sum(cell.mark == "second" for cell in column.values()) >= 1
     assert not any("*" in row[2].text for row in table.rows)

@@ -23,7 +23,7 @@ from maxatk.report.run_tables import (
     samples_table,
 )
 from maxatk.report.table_formats import format_table
-from maxatk.report.tables import change, mean_cell, shaded, share
+from maxatk.report.tables import change, mean_cell, shaded, three_decimals
 from maxatk.report.training_figures import curve_svg, drawn_quantities, smoothed
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -312,7 +312,7 @@ def test_every_k_is_a_column_shaded_from_lowest_to_highest(results):
         shades = [row[place].shade for row in table.rows]
         assert (min(shades), max(shades)) == (0, 1)
         assert np.argsort(shades).tolist() == np.argsort(means).tolist()
-        assert [row[place].text for row in table.rows] == [share(mean) for mean in means]
+        assert [row[place].text for row in table.rows] == [three_decimals(mean) for mean in means]
 
 
 def test_a_column_of_equal_or_missing_values_is_not_shaded():
@@ -413,12 +413,12 @@ def test_the_baseline_is_dashed_in_its_own_colour():
     [(0.1234, "0.123"), (1.0, "1.000"), (0.0, "0.000"), (-0.05, "−0.050"), (-0.0001, "0.000")],
 )
 def test_share(value, text):
-    assert share(value) == text
+    assert three_decimals(value) == text
 
 
 def test_changes_carry_their_sign():
     assert [change(v) for v in (0.05, -0.05, 0.0)] == ["+0.050", "−0.050", "0.000"]
-    assert share(None) == share(float("nan")) == "–"
+    assert three_decimals(None) == three_decimals(float("nan")) == "–"
 
 
 @pytest.mark.parametrize("module", ["maxatk.report", "maxatk.evaluation"])

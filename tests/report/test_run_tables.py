@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.results import Results
-from maxatk.evaluation.tally import build_results
 from maxatk.records import Outcome, Score
 from maxatk.report import (
     compare,

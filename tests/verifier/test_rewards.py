@@ -7,8 +7,7 @@ import pytest
 
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
-from maxatk.verifier import CodeReward, compute_score, compute_scores
-from maxatk.verifier import rewards as of_programs
+from maxatk.verifier import CodeReward, compute_score, compute_scores, verl_rewards
 from maxatk.verifier.extract import Extracted
 
 ROW = [
@@ -99,7 +98,7 @@ def test_an_unscorable_sample_is_nan_for_verl(monkeypatch):
         def program_of(self, completion, entry_point, language):
             return Extracted(completion)
 
-    monkeypatch.setattr(of_programs, "shared_verifier", lambda *_: Broken())
+    monkeypatch.setattr(verl_rewards, "shared_verifier", lambda *_: Broken())
     score = compute_score("a", "x", TESTS, binary=True)
     assert math.isnan(score["score"])
     assert score["unscored"] == 1.0

@@ -21,8 +21,8 @@ class CommandRow:
     commands of a command that has some, each with its flags.
     """
 
-    about: str
-    needs: str = ""
+    summary: str
+    needs: tuple[str, ...] = ()
     resumes: bool = False
     flags: FlagKinds = dataclasses.field(default_factory=FlagKinds)
     inner: Mapping[str, FlagKinds] = dataclasses.field(default_factory=dict)
@@ -37,12 +37,12 @@ COMMANDS: dict[str, CommandRow] = {
     ),
     "train": CommandRow(
         "train a model from a recipe",
-        needs="train",
+        needs=("train",),
         flags=FlagKinds(switches=("dry-run", "show-config")),
     ),
     "distill": CommandRow(
         "train a model to answer at once as its best of k samples would",
-        needs="train",
+        needs=("train",),
         resumes=True,
         flags=FlagKinds(switches=("dry-run",)),
     ),
@@ -113,20 +113,20 @@ COMMANDS: dict[str, CommandRow] = {
     "mini": CommandRow("make the built-in model and its problems"),
     "study": CommandRow(
         "models x seeds from one recipe: tables, figures and a page",
-        needs="train,report",
+        needs=("train", "report"),
         resumes=True,
         flags=FlagKinds(switches=("dry-run",)),
     ),
     "demo": CommandRow(
         "train, evaluate and compare on the built-in model, in minutes",
-        needs="train,report",
+        needs=("train", "report"),
         resumes=True,
         flags=FlagKinds(switches=("fast",)),
     ),
     "methods": CommandRow("list the methods: what each is unbiased for, and its formula"),
     "serve": CommandRow(
         "verify programs for other processes and machines",
-        needs="serve",
+        needs=("serve",),
         flags=FlagKinds(lists=_OF_VERIFIER, switches=_SWITCHES_OF_VERIFIER),
     ),
     "doctor": CommandRow(

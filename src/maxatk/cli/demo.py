@@ -79,7 +79,7 @@ def _spent(seconds: Mapping[str, float]) -> str:
     for name, taken in seconds.items():
         by_kind.setdefault(kind_of(name), []).append(taken)
     parts = []
-    for kind, of_kind in by_kind.items():
-        several = f" in {len(of_kind)}" if len(of_kind) > 1 else ""
-        parts.append(f"{kind} {sum(of_kind):,.0f} s{several}")
+    for kind, stage_seconds in by_kind.items():
+        several = f" in {len(stage_seconds)}" if len(stage_seconds) > 1 else ""
+        parts.append(f"{kind} {sum(stage_seconds):,.0f} s{several}")
     return ", ".join(parts)

@@ -17,7 +17,7 @@ from maxatk.diagnose.prospects import Rows, prospects
 from maxatk.diagnose.rates import rate_rows, suggested_rate
 from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation.folder import SCORES, refuse_file
-from maxatk.report.tables import Table, TidyRow, share, table_of_rows
+from maxatk.report.tables import Table, TidyRow, table_of_rows, three_decimals
 from maxatk.training.group_log import training_log
 from maxatk.training.symptoms import SYMPTOMS, findings, training_rows
 
@@ -160,7 +160,7 @@ def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> No
 
 def _shares(row: TidyRow, *fields: str) -> TidyRow:
     """Return these numbers of a row as people read values of a metric."""
-    return {field: share(row[field]) for field in fields}
+    return {field: three_decimals(row[field]) for field in fields}
 
 
 def _pivot(rows: Sequence[TidyRow], index: Sequence[str]) -> Table:
@@ -173,7 +173,7 @@ def _pivot(rows: Sequence[TidyRow], index: Sequence[str]) -> Table:
         if row["k"]:
             parts.append(f"k={row['k']}")
         line = lines.setdefault(tuple(str(row[name]) for name in index), {})
-        line[" ".join(parts)] = share(row["share"])
+        line[" ".join(parts)] = three_decimals(row["share"])
     headings = list(dict.fromkeys(heading for line in lines.values() for heading in line))
     cells = []
     for start, line in lines.items():

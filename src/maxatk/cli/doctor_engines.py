@@ -78,8 +78,8 @@ def _try_backend(
     free = SamplingSettings(samples=8, max_new_tokens=_NEW_TOKENS)
     first = Request(problems[0].id, problems[0].prompt, range(8))
     texts = {sample.completion for sample in _drawn(backend, [first], free)}
-    described = backend.describe()
-    where = f"{described['dtype']} on {described.get('gpu', described['device'])}"
+    description = backend.describe()
+    where = f"{description['dtype']} on {description.get('gpu', description['device'])}"
     return gap <= _MOST_APART, (
         f"{len(texts)} different texts of 8 samples; log-probabilities within {gap:.1g} nats a "
         f"token of a forward pass; {where}"

@@ -113,7 +113,7 @@ def _carry_out(name: str, arguments: list[str]) -> None:
         arguments = merged_flags(arguments, row.inner[inner])
         parsed = inner_commands(name)[inner]
     else:  # help, or no command that there is
-        description = f"{row.about.capitalize()}."
+        description = f"{row.summary.capitalize()}."
         parsed = entry(name)
     # A function has done its work when its flags are read; a dataclass then runs.
     command = tyro.cli(parsed, prog=called, description=description, args=arguments)
@@ -124,7 +124,7 @@ def _carry_out(name: str, arguments: list[str]) -> None:
 def _print_help() -> None:
     print("usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n")
     for name, row in COMMANDS.items():
-        print(f"  {name:<9} {row.about}")
+        print(f"  {name:<9} {row.summary}")
     print("\nmaxatk COMMAND --help tells the rest.")
 
 
@@ -151,8 +151,8 @@ def _remedy(row: CommandRow, package: str | None) -> str:
     extras = EXTRAS.get(package, ())
     if not extras:
         return f"pip install {package}"
-    needed_anyway = set(extras) & set(row.needs.split(","))
-    chosen = row.needs if needed_anyway else extras[0]
+    needed_anyway = set(extras) & set(row.needs)
+    chosen = ",".join(row.needs) if needed_anyway else extras[0]
     return f"pip install 'maxatk[{chosen}]'"
 
 

@@ -36,6 +36,6 @@ def command(
     """
     refuse_two_outputs(format, progress)
     with progress_of("merge", progress) as report:
-        results = merge(run, ks=k, progress=lambda done, total: report(done, total))
+        results = merge(run, ks=k, progress=report)
     if progress != "json":
         print_results(RunRecipe(problems=(), out=run, k=k, by=by), results, format)

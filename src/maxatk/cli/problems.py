@@ -246,8 +246,8 @@ def _problem_text(solved: SolvedProblem) -> str:
     for name in ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "answer"):
         if name in row:
             facts[name] = row[name]
-    about = "; ".join(f"{name}: {value}" for name, value in facts.items())
-    sections = {row["id"]: about, "prompt": row["prompt"]}
+    facts_text = "; ".join(f"{name}: {value}" for name, value in facts.items())
+    sections = {row["id"]: facts_text, "prompt": row["prompt"]}
     for number, test in enumerate(tests[:_TESTS]):
         for name, text in test.items():
             left_out = f"... ({len(text):,} characters)" if len(text) > _LONGEST else ""

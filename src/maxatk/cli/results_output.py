@@ -27,12 +27,12 @@ def results_output(
     metrics: list[TidyRow] = []
     samples: list[TidyRow] = []
     outcomes: list[TidyRow] = []
-    for name, of_model in loaded.items():
-        metrics += metric_rows(of_model, ks, {"model": name})
-        samples.append(_sample_row(name, of_model))
-        for outcome, count in of_model.counts.outcomes.items():
+    for name, run_results in loaded.items():
+        metrics += metric_rows(run_results, ks, {"model": name})
+        samples.append(_sample_row(name, run_results))
+        for outcome, count in run_results.counts.outcomes.items():
             outcomes.append({"model": name, "outcome": outcome, "samples": count})
-    most_problems = max(len(of_model.ids) for of_model in loaded.values())
+    most_problems = max(len(run_results.ids) for run_results in loaded.values())
     overview = overview_table(loaded, ks=ks)
     tables = {"metrics": Output(metrics, overview, intervals_note(most_problems))}
     if by is not None:

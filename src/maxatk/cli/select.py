@@ -11,7 +11,7 @@ from maxatk.cli.output import Output, OutputFormat, emit
 from maxatk.errors import counted
 from maxatk.evaluation.means import number_or_none
 from maxatk.evaluation.selection_gains import selection_gains
-from maxatk.report.tables import Cell, interval, share, table_of_rows
+from maxatk.report.tables import Cell, interval, table_of_rows, three_decimals
 
 
 def command(
@@ -51,7 +51,7 @@ def command(
             numbers = {"mean": mean, "low": low, "high": high, "problems": problems}
             rows.append({"by": way, "k": best_of, **numbers, **left_out})
             note = counted(problems) if problems < selection.problems else ""
-            cells.append(Cell(share(mean), interval(low, high), note=note))
+            cells.append(Cell(three_decimals(mean), interval(low, high), note=note))
         lines.append(cells)
     table = table_of_rows(["chosen by", *(f"of {best_of}" for best_of in selection.ks)], lines)
     title = f"95% intervals over {counted(selection.problems)}"

@@ -111,12 +111,12 @@ class Command:
 
 def _problem(command: Command) -> Problem:
     by_tests = command.select is None and command.reward == BY_TESTS
-    of_files = command.prompt is not None
-    if (
-        of_files == (command.problems is not None)
-        or (command.tests is not None and not of_files)
-        or (of_files and by_tests and command.tests is None)
-    ):
+    has_prompt = command.prompt is not None
+    has_problems = command.problems is not None
+    has_tests = command.tests is not None
+    tests_without_prompt = has_tests and not has_prompt
+    lacks_tests = has_prompt and by_tests and not has_tests
+    if has_prompt == has_problems or tests_without_prompt or lacks_tests:
         raise InvalidValueError(
             "solve: give either --problems (and --id) or --prompt and --tests; --select majority "
             "chooses without tests"

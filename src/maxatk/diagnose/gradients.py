@@ -100,15 +100,15 @@ def gradient_tables(
     end = [] if _has_stops(settings_of_run) else [tokenizer.eos_token_id]
     gradients = []
     for done, pool in enumerate(chosen, start=1):
-        scores = scores_of(model, parameters, tokenizer, pool, end=end)
-        gradients.append(_problem_gradients(pool.rewards, scores, n, k))
+        sample_gradients = log_prob_gradients(model, parameters, tokenizer, pool, end=end)
+        gradients.append(_problem_gradients(pool.rewards, sample_gradients, n, k))
         if progress is not None:
             progress(done, len(chosen))
     passes_from = passing_reward(folder)
     solved = np.array([passes(pool.rewards, passes_from).mean() for pool in chosen])
-    aims = np.array([of_problem.aims for of_problem in gradients])
-    means = np.array([of_problem.means for of_problem in gradients])
-    squares = np.array([of_problem.squares for of_problem in gradients])
+    aims = np.array([problem_gradients.aims for problem_gradients in gradients])
+    means = np.array([problem_gradients.means for problem_gradients in gradients])
+    squares = np.array([problem_gradients.squares for problem_gradients in gradients])
     return {
         "agreement": list(_agreement(aims, solved)),
         "noise": list(_noise(means, squares, n, k)),
@@ -140,27 +140,34 @@ def _model_settings(folder: str | Path, settings_of_run: Mapping[str, Any]) -> d
     return settings
 
 
-def _problem_gradients(rewards: FloatArray, scores: FloatArray, n: int, k: int) -> _Gradients:
-    """Return the gradients of one problem, whose samples have rewards (M,) and scores (M, D)."""
-    aims = [max_gradient(rewards, None, scores, best_of) for best_of in (1, k)]
-    gram = scores @ scores.T  # |w @ scores|^2 = w @ gram @ w, without the D columns
+def _problem_gradients(
+    rewards: FloatArray, sample_gradients: FloatArray, n: int, k: int
+) -> _Gradients:
+    """Return the gradients of one problem.
+
+    Its samples have `rewards` (M,), and their log-probabilities the `sample_gradients` (M, D).
+    """
+    aims = [max_gradient(rewards, None, sample_gradients, best_of) for best_of in (1, k)]
+    # |w @ sample_gradients|^2 = w @ gram @ w, without the D columns.
+    gram = sample_gradients @ sample_gradients.T
     means = []
     squares = []
     for method in METHODS_COMPARED:
         weights = group_weights(rewards, method, n, k, groups=_GROUPS)
-        means.append(weights.mean(axis=0) @ scores)
+        means.append(weights.mean(axis=0) @ sample_gradients)
         squared_lengths = np.sum((weights @ gram) * weights, axis=1)  # (groups,)
         squares.append(squared_lengths.mean())
     return _Gradients(np.array(aims), np.array(means), np.array(squares))
 
 
 def max_gradient(
-    rewards: FloatArray, chances: FloatArray | None, scores: FloatArray, k: int
+    rewards: FloatArray, chances: FloatArray | None, sample_gradients: FloatArray, k: int
 ) -> FloatArray:
     """Return the gradient (D,) of max@k: k sum_y pi(y) E[max(r(y), k - 1 fresh)] grad log pi(y).
 
-    rewards: (M,) of the arms; chances: (M,), or None where they are equal; scores: (M, D) their
-    grad log pi. Source: section 3.1 of the paper, in the form of one sample against k - 1 others.
+    rewards: (M,) of the arms; chances: (M,), or None where they are equal; sample_gradients: (M, D)
+    their grad log pi. Source: section 3.1 of the paper, in the form of one sample against k - 1
+    others.
     """
     if chances is None:
         chances = np.full(len(rewards), 1 / len(rewards))
@@ -172,7 +179,7 @@ def max_gradient(
     from_level_up = np.cumsum((values * exactly)[::-1])[::-1]
     above_level = np.append(from_level_up[1:], 0.0)
     expected = values * at_most + above_level  # E[max(r(y), best of k - 1)] for every level of r
-    gradient: FloatArray = k * (chances * expected[level]) @ scores
+    gradient: FloatArray = k * (chances * expected[level]) @ sample_gradients
     return gradient
 
 
@@ -186,10 +193,12 @@ def group_weights(rewards: FloatArray, method: str, n: int, k: int, *, groups: i
     return weights
 
 
-def scores_of(
+def log_prob_gradients(
     model: Any, parameters: Sequence[Any], tokenizer: Any, pool: Pool, *, end: Sequence[int]
 ) -> FloatArray:
-    """Return the centred scores (M, D) of a pool's completions, each with the ids of its `end`.
+    """Return the centred gradients of the log-probability of a pool's completions: (M, D).
+
+    Each completion has the ids of `end` behind its own.
 
     The model never gave the end token to a completion that a stop text has ended. A run does not
     say of each which of the two it was, so that with such texts none of them has it.
@@ -197,9 +206,9 @@ def scores_of(
     import torch
 
     size = sum(parameter.numel() for parameter in parameters)
-    scores = np.empty((len(pool.completions), size), dtype=np.float32)
+    sample_gradients = np.empty((len(pool.completions), size), dtype=np.float32)
     start = len(pool.prompt)
-    for row, text in zip(scores, pool.completions, strict=True):
+    for row, text in zip(sample_gradients, pool.completions, strict=True):
         completion = tokenizer(text, add_special_tokens=False)["input_ids"]
         ids = torch.tensor([[*pool.prompt, *completion, *end]])
         logits = model(input_ids=ids[:, :-1]).logits[0]
@@ -207,8 +216,8 @@ def scores_of(
         log_p_of_completion = log_p.gather(1, ids[0, start:, None]).sum()
         gradients = torch.autograd.grad(log_p_of_completion, parameters)
         row[:] = torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy()
-    scores -= scores.mean(axis=0)
-    return scores
+    sample_gradients -= sample_gradients.mean(axis=0)
+    return sample_gradients
 
 
 def pools(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,8 +39,8 @@ _FOR_GROUPS = 16  # samples a problem, which say something of groups of 4, 8 and
 _ENOUGH_SIGNAL = 0.5  # share of the groups
 _LITTLE_SIGNAL = 0.1
 _WIDEST_K = 8  # with n = 16 the best constant k of the study, for every N from 8 to 128
-# By how much differences of max@k spread over seeds in the study, from each k on: median deviations
-# of the planned pairs, of two trainings of the built-in model.
+# From each k on, the standard deviation over the seeds of the study of the difference of max@k, in
+# units of max@k, between two trainings of the built-in model: the median over the planned pairs.
 _SEED_SPREADS = {1: 0.011, 2: 0.015, 4: 0.018, 8: 0.023, 16: 0.027}
 _KEPT = 0.5  # share of the signal of k = 1 that a larger k must keep
 
@@ -120,14 +121,15 @@ def _group_sizes(ns: Sequence[int], samples: int) -> list[int]:
 def _rewards_of(folder: str | Path) -> tuple[FloatArray, int]:
     """Return the rewards (P, N) of the problems that have one, and the samples of a problem.
 
-    That is how many each of them has, with a reward or without, as far as any has as many rewards.
+    These are the samples of the problem with the fewest, with a reward or without, but no more than
+    the most rewards that a problem has: a larger group could be drawn of none.
     """
     tally = scores_of_folder(folder)
     rewards, stored = tally.rewards(tally.problem_ids)
     has_reward = ~np.isnan(rewards).all(axis=1)
     rewards = rewards[has_reward]
-    most = _scored(rewards).max(initial=0)
-    samples = int(stored[has_reward].min(initial=most))
+    most_scored = int(_scored(rewards).max(initial=0))
+    samples = min([most_scored, *stored[has_reward].tolist()])
     if samples < 2:
         raise DataError(
             f"{folder}: a problem has {counted(samples, 'sample')} with a reward, and a group "
@@ -177,6 +179,15 @@ def _signal(rewards: FloatArray, n: int, k: int) -> float:
     return float(signal_chances(can_be_drawn, n, k).mean())
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _GroupOption:
+    """A size n of groups, a k for it, and the share of the groups that have a signal then."""
+
+    n: int
+    k: int
+    share: float
+
+
 def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str, Any]:
     """Return the n of `ns`, the k and the method for the best of `best_of` answers, and why.
 
@@ -187,9 +198,13 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
     options = []
     for n in wide_enough or [ns[-1]]:
         k = _widest_k(rewards, n, best_of)
-        options.append((_signal(rewards, n, k), n, k))
-    enough = [option for option in options if option[0] >= _ENOUGH_SIGNAL]
-    share, n, k = enough[0] if enough else max(options, key=lambda option: option[0])
+        options.append(_GroupOption(n=n, k=k, share=_signal(rewards, n, k)))
+    with_enough_signal = [option for option in options if option.share >= _ENOUGH_SIGNAL]
+    if with_enough_signal:
+        chosen = with_enough_signal[0]
+    else:
+        chosen = max(options, key=lambda option: option.share)
+    n, k, share = chosen.n, chosen.k, chosen.share
     method, evidence = _method_for(n, k, best_of)
     reason = (
         f"with n = {n} and k = {k} ({_limit_of(n, k, best_of)}) {share:.0%} of the groups have a "

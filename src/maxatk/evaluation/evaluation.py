@@ -13,6 +13,7 @@ from typing import Any
 from maxatk.environment import environment
 from maxatk.errors import DataError
 from maxatk.evaluation import folder
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.failures import FailureStore
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import RunRecipe
@@ -23,7 +24,6 @@ from maxatk.evaluation.shard_settings import SHARD, check_siblings
 from maxatk.evaluation.shards import Shard, ShardPlan
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission
-from maxatk.evaluation.tally import build_results
 from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, Score
@@ -38,10 +38,15 @@ UnitProgress = Callable[[int, int, str], object]
 class Evaluation(abc.ABC):
     """Samples of problems, and the folder for their scores and results.
 
-    A subclass says where the samples come from. Raises InvalidValueError for a k above the samples
-    of the problem with the `fewest`, a `by` that no problem has, and a problem that lacks what the
-    reward needs. A shard is held to all of that for all problems, and takes its slice of them.
+    A subclass says where the samples come from. Its `__init__` calls this one first, which sets the
+    problems of a shard. Then it sets `sample_settings` and `total`, and last it calls
+    `_check_folder`, which compares the settings with those of the folder.
+
     Only `carry_out` writes: one made `for_reading` alone is made while another process writes too.
+    A shard is held to what is said below for all problems, and takes its slice of them.
+
+    Raises InvalidValueError for a k above the samples of the problem with the `fewest`, a `by` that
+    no problem has, and a problem that lacks what the reward needs.
     """
 
     sample_settings: Mapping[str, Any]
@@ -64,8 +69,11 @@ class Evaluation(abc.ABC):
         self.recipe = recipe
         self.shard = None if recipe.shard is None else Shard.read(recipe.shard)
         count = len(problems)
-        self.part = range(count) if self.shard is None else self.shard.part(count)
-        self.problems = dict(itertools.islice(problems.items(), self.part.start, self.part.stop))
+        self.problem_range = range(count) if self.shard is None else self.shard.range_of(count)
+        shard_problems = itertools.islice(
+            problems.items(), self.problem_range.start, self.problem_range.stop
+        )
+        self.problems = dict(shard_problems)
         self.verifier = verifier
         self.out = recipe.folder
         self._folder = folder.out_folder(self.out)
@@ -81,9 +89,12 @@ class Evaluation(abc.ABC):
         return settings if self.shard is None else {**settings, SHARD: str(self.shard)}
 
     def _check_folder(self, problems: Mapping[str, Problem], samples: Path | None = None) -> None:
-        """Refuse a folder of other settings; a shard cannot grow by problems, which move all."""
-        grows = list(problems.values()) if self.shard is None else []
-        folder.check_folder(self.out, self.settings, grows=grows, samples=samples)
+        """Refuse a folder of other settings."""
+        # A shard cannot grow by problems, since more of them move the ranges of all shards.
+        growing_problems = list(problems.values()) if self.shard is None else []
+        folder.check_folder(
+            self.out, self.settings, may_grow=True, problems=growing_problems, samples=samples
+        )
         if self.shard is not None:
             check_siblings(self.out, self.settings, samples=samples)
 

@@ -17,8 +17,9 @@ from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, counted, unknown_name
 from maxatk.evaluation import folder
 from maxatk.evaluation.budgets import budget_columns
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.results import Results
-from maxatk.evaluation.tally import ScoreTally, build_results
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.exchange import LogRow, log_rows
 from maxatk.exchange.open_log import open_log
 from maxatk.exchange.recognition import is_named_as_log

@@ -12,6 +12,7 @@ from maxatk.evaluation.store import Store, key_of
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.settings import typed
 from maxatk.verifier.encoded import MOST, cut
+from maxatk.writing import without_lone_surrogates
 
 _STORED = 3  # failing samples of a problem
 _UNEXPLAINED = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.INFRA_ERROR)
@@ -56,14 +57,14 @@ def failure_of(
     first = failed[0]
     result = verdict.tests[first]
     test = test_at(first)
-    error = _plain(result.stderr).strip()
+    error = without_lone_surrogates(result.stderr).strip()
     return FailedTest(
         problem_id,
         sample,
         first,
         str(result.outcome).replace("_", " "),
-        input=cut(_plain(test.input or test.call or "")),
-        expected=cut(_plain(test.output or "")),
+        input=cut(without_lone_surrogates(test.input or test.call or "")),
+        expected=cut(without_lone_surrogates(test.output or "")),
         got=result.got,
         # Its end is kept, where a traceback names the exception.
         error=error if len(error) <= MOST else "…" + error[-MOST:],
@@ -88,8 +89,3 @@ class FailureStore(Store[FailedTest]):
                 self._held[failure.problem_id] += 1
                 new.append(failure)
         self.append(new)
-
-
-def _plain(text: str) -> str:
-    # A lone surrogate cannot be written to a file.
-    return text.encode("utf-8", "replace").decode("utf-8")

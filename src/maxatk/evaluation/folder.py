@@ -60,26 +60,27 @@ def write_manifest(out: Path, settings: Mapping[str, Any], *, threshold: float) 
     """
     path = out / MANIFEST
     as_stored = json.loads(json.dumps(masked(settings)))  # in which a tuple is a list
-    described = {"settings": as_stored, "threshold": threshold}
+    manifest_content = {"settings": as_stored, "threshold": threshold}
     before = read_json(path) if path.is_file() else None
-    if any(recorded(before, name) != value for name, value in described.items()):
-        write_json(path, {**described, "environment": environment()})
+    if any(recorded(before, name) != value for name, value in manifest_content.items()):
+        write_json(path, {**manifest_content, "environment": environment()})
 
 
 def check_folder(
     out: Path,
     settings: Mapping[str, Any],
     *,
-    grows: Sequence[Problem] | None = None,
+    may_grow: bool = False,
+    problems: Sequence[Problem] = (),
     samples: Path | None = None,
     rewards: Path | None = None,
 ) -> None:
     """Raise InvalidValueError where `out` holds a run that is not of these settings.
 
-    A folder without samples and scores is anybody's. With `grows`, the problems, it may hold fewer
-    samples of a problem, or the first problems: a sample depends on seed, problem and index alone.
-    The files `samples` and `rewards` may have grown at their ends. Without scores, what decides
-    them may be another, and so may the samples that were copied from a file.
+    A folder without samples and scores fits any settings. One that `may_grow` may hold fewer
+    samples of a problem, or only the first of `problems`, since a sample depends on seed, problem
+    and index alone. The files `samples` and `rewards` may have grown at their ends. Without scores,
+    what decides them may be another, and so may the samples that were copied from a file.
     """
     files = [name for name in (SAMPLES, SCORES) if _has_content(out / name)]
     if not files:
@@ -90,13 +91,13 @@ def check_folder(
     if SCORES not in files and "samples" in before and "samples" in settings:
         return
     before = _with_renamed_model(before, settings)
-    if grows is not None:
-        before = grown(before, settings, grows, samples)
+    if may_grow:
+        before = grown(before, settings, problems, samples)
     if rewards is not None:
         before = _with_grown_rewards(before, settings, rewards)
     if SCORES not in files:
         before = rescored(before, settings)
-    hint = "" if grows is None else _HOW_IT_GROWS
+    hint = _HOW_IT_GROWS if may_grow else ""
     refuse_other_settings(out, before, settings, hint=hint)
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from maxatk.check import as_path, require, several
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.external_rewards import is_rewards, read_rewards
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.results import CEILING, Results, read_results, recorded_threshold
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.evaluation.store import Key, read_records
-from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
-from maxatk.jsonl import read_typed
+from maxatk.jsonl import read_typed, visit_typed
 from maxatk.records import Sample, Score
 
 ResultsSource = str | Path | Results | Mapping[str, Any]
@@ -183,8 +184,7 @@ def passing_reward(folder: str | Path) -> float:
 def _counted(folder: Path, column: str | None) -> ScoreTally:
     scores = ScoreTally(column=column)
     path = folder / SCORES
-    for _ in read_typed(path, Score, scores.add):
-        pass  # each is counted as its line is read, so that an error names the line
+    visit_typed(path, Score, scores.add)
     if not scores.problem_ids:
         raise DataError(f"{path}: holds no scores")
     return scores

@@ -30,38 +30,39 @@ def means_of(
     `extremes` are the rewards of the samples that say whether all lie in [0, 1], as far as known:
     the values, which are means over samples, may do so where rewards do not.
     """
-    columns = [column for by_k in values.values() for column in by_k.values()]
-    table = np.array(columns, dtype=np.float64).T  # (problems, metrics x k)
-    # A reward above 1 shows that 1 is no ceiling of max@k: then every value of it can still rise.
-    # That of pass@k it remains, whose values are chances.
-    bounded = np.zeros(len(columns), dtype=np.bool_)
-    ceilings = np.full(len(columns), np.inf)
-    metric_of = np.array([metric for metric, by_k in values.items() for _ in by_k])
-    for metric in values:
-        of_metric = metric_of == metric
-        numbers = table[:, of_metric].ravel()
-        if metric != "pass@k":
-            numbers = np.append(numbers, extremes)
-        bounded[of_metric] = in_unit(numbers)
-        if not (numbers > CEILING).any():
-            ceilings[of_metric] = CEILING
-    interval = mean_interval(table, bounded=bounded)
-    below = (table < ceilings).sum(axis=0)
-
-    means: dict[str, dict[int, Mean]] = {}
-    column = 0  # of `table`, whose columns stand in the order of `values`
+    cells = [(metric, k) for metric, by_k in values.items() for k in by_k]
+    columns = [values[metric][k] for metric, k in cells]
+    table = np.array(columns, dtype=np.float64).T  # (problems, cells)
+    is_in_unit: dict[str, bool] = {}
+    ceilings: dict[str, float] = {}
     for metric, by_k in values.items():
-        means[metric] = {}
-        for k in by_k:
-            means[metric][k] = Mean(
-                mean=number_or_none(interval.mean[column]),
-                low=number_or_none(interval.low[column]),
-                high=number_or_none(interval.high[column]),
-                problems=int(interval.problems[column]),
-                below=int(below[column]),
-            )
-            column += 1
+        numbers = _known_numbers(metric, by_k, extremes)
+        is_in_unit[metric] = in_unit(numbers)
+        # A reward above 1 shows that 1 is no ceiling: then every value can still rise.
+        ceilings[metric] = np.inf if (numbers > CEILING).any() else CEILING
+    bounded = np.array([is_in_unit[metric] for metric, _ in cells], dtype=np.bool_)
+    interval = mean_interval(table, bounded=bounded)
+    below = (table < [ceilings[metric] for metric, _ in cells]).sum(axis=0)
+
+    means: dict[str, dict[int, Mean]] = {metric: {} for metric in values}
+    for column, (metric, k) in enumerate(cells):
+        means[metric][k] = Mean(
+            mean=number_or_none(interval.mean[column]),
+            low=number_or_none(interval.low[column]),
+            high=number_or_none(interval.high[column]),
+            problems=int(interval.problems[column]),
+            below=int(below[column]),
+        )
     return means
+
+
+def _known_numbers(metric: str, by_k: Columns, extremes: Sequence[float]) -> FloatArray:
+    """Return what is known of the range of a metric: its values, and the extremes of the rewards.
+
+    The values of pass@k are chances, which lie in [0, 1] whatever the rewards are.
+    """
+    numbers = np.array(list(by_k.values()), dtype=np.float64).ravel()
+    return numbers if metric == "pass@k" else np.append(numbers, extremes)
 
 
 def entropy_of(

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from maxatk.bounded import lines_of
 from maxatk.check import as_path, function_or_none, several
-from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError, counted
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, counted
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import (
     FAILURES,
@@ -25,10 +26,10 @@ from maxatk.evaluation.folder import (
     recorded_settings,
 )
 from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.evaluation.shard_settings import SHARD, refuse_differences
 from maxatk.evaluation.shards import Shard, ShardPlan, shard_folders
 from maxatk.evaluation.store import Key, KeyedRecord, key_of
-from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import read_typed
 from maxatk.records import Sample, Score
@@ -112,11 +113,10 @@ def _finished_parts(out: Path) -> list[_Part]:
     lacking = []
     for number in range(1, numbers[0] + 1):
         shard = Shard(numbers[0], number)
-        part = _finished_part(out / shard.folder)
-        if isinstance(part, str):
-            lacking.append(f"{shard}: {part}")
-        else:
-            parts.append(part)
+        try:
+            parts.append(_finished_part(out / shard.folder))
+        except _UnfinishedShardError as error:
+            lacking.append(f"{shard}: {error}")
     if lacking:
         listed = "\n  ".join(lacking[:_MOST_NAMED])
         more = f"\n  and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
@@ -127,17 +127,23 @@ def _finished_parts(out: Path) -> list[_Part]:
     return parts
 
 
-def _finished_part(folder: Path) -> _Part | str:
-    """Return a shard, or what it lacks."""
+class _UnfinishedShardError(Exception):
+    """What a shard lacks."""
+
+
+def _finished_part(folder: Path) -> _Part:
+    """Return a shard; raises _UnfinishedShardError for one that has not finished."""
     plan = ShardPlan.read(folder) if folder.is_dir() else None
     if plan is None:
-        return "not begun"
+        raise _UnfinishedShardError("not begun")
     scores = count_lines(folder / SCORES)
     if scores < plan.total:
-        return f"{plan.total - scores:,} of {counted(plan.total, 'sample')} without a score"
+        raise _UnfinishedShardError(
+            f"{plan.total - scores:,} of {counted(plan.total, 'sample')} without a score"
+        )
     results = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
     if results is None or results.counts.samples != plan.total:
-        return "the results are not written"
+        raise _UnfinishedShardError("the results are not written")
     settings = recorded_settings(folder / MANIFEST)
     return _Part(folder, plan, read_json(folder / MANIFEST), settings, results)
 
@@ -221,14 +227,13 @@ def _lines_of_file(path: Path) -> Iterator[bytes]:
 
 def _placed(part: _Part, records: Iterator[RowT]) -> Iterator[tuple[int, RowT]]:
     """Yield records with their places in the run; raises DataError unless there is one for each."""
-    try:
-        yield from zip(part.plan.places(), records, strict=True)
-    except ValueError as error:
-        if isinstance(error, MaxAtKError):
-            raise
-        raise DataError(
-            f"{part.folder}: must hold {counted(part.plan.total, 'sample')} and as many scores"
-        ) from error
+    # The shorter of the two ends in None, which is neither a place nor a record.
+    for place, record in itertools.zip_longest(part.plan.places(), records):
+        if place is None or record is None:
+            raise DataError(
+                f"{part.folder}: must hold {counted(part.plan.total, 'sample')} and as many scores"
+            )
+        yield place, record
 
 
 def _in_order(streams: Sequence[Iterator[tuple[int, RowT]]]) -> Iterator[RowT]:

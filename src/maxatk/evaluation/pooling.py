@@ -12,6 +12,7 @@ import numpy as np
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import results
+from maxatk.evaluation.histograms import merged_histogram
 from maxatk.evaluation.means import Columns, diversity_of, entropy_of, means_of
 from maxatk.evaluation.problem_groups import combined
 
@@ -121,19 +122,8 @@ def _entropy(parts: Sequence[results.Entropy | None]) -> results.Entropy | None:
         token=np.array([entropy.token_mean for entropy in entropies], dtype=np.float64),
         tokens=np.array([entropy.tokens_mean for entropy in entropies], dtype=np.float64),
         sequence=np.array([entropy.sequence.mean for entropy in entropies], dtype=np.float64),
-        histogram=_histogram([entropy.sequence.histogram for entropy in entropies]),
+        histogram=merged_histogram([entropy.sequence.histogram for entropy in entropies]),
     )
-
-
-def _histogram(parts: Sequence[results.Histogram]) -> results.Histogram:
-    """Return the histogram over the values of all parts, in bins of the widest of them."""
-    width = max(part.width for part in parts)
-    counts = Counter[int]()
-    for part in parts:
-        merged = round(width / part.width)  # bins of this part that make one: a power of two
-        for place, count in enumerate(part.counts):
-            counts[place // merged] += count
-    return results.Histogram(width, tuple(counts[place] for place in range(max(counts) + 1)))
 
 
 def _shared(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -147,7 +137,7 @@ def _shared(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     problems = [part["problems"] for part in parts if "problems" in part]
     if problems:
         shared["problems"] = {
-            "count": sum(of_part["count"] for of_part in problems),
-            "sha256": "+".join(of_part["sha256"] for of_part in problems),
+            "count": sum(problem_set["count"] for problem_set in problems),
+            "sha256": "+".join(problem_set["sha256"] for problem_set in problems),
         }
     return shared

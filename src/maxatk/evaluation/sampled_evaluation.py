@@ -66,7 +66,8 @@ class SampledEvaluation(Evaluation):
     def places(self) -> Iterable[int]:
         """Return the places of the samples of a shard: its slice of the problems is contiguous."""
         samples = self._sampling.samples
-        return range(self.part.start * samples, self.part.stop * samples)
+        problems = self.problem_range
+        return range(problems.start * samples, problems.stop * samples)
 
     def _load_backend(self, recipe: EvalRecipe) -> Backend:
         # The draws of some backends depend on the batch, so that a run goes on in its own size.

@@ -17,7 +17,7 @@ from maxatk.rewards import Reward, load_reward
 from maxatk.rewards.reward import Rewarded, RewardPart, Values, columns_of, meta_fields, trial
 from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier
-from maxatk.verifier.rewards import as_reward
+from maxatk.verifier.verdict_rewards import as_reward
 
 BY_TESTS = "continuous"
 """The reward where none is named: the share of the tests that passed."""
@@ -60,7 +60,8 @@ class Scorer:
 
     def score(self, batch: Sequence[Submission]) -> Iterator[list[Scored]]:
         """Yield the scores of submissions, and why they failed, in order as soon as known."""
-        if len(self._reward.parts) == len(self._parts_of_verdicts) == 1:
+        has_one_part = len(self._reward.parts) == 1
+        if has_one_part and self._parts_of_verdicts:
             yield from self._scored_by_tests(batch, self._parts_of_verdicts[0])
         else:
             yield from self._scored_by_reward(batch)
@@ -75,15 +76,13 @@ class Scorer:
             for submission, verdict in verified:
                 key = key_of(submission.sample)
                 value = _value_of(part, verdict)
-                score = Score(
-                    *key,
-                    None if value is None else part.weight * value,
-                    verdict.passed,
-                    verdict.total,
-                    verdict.outcome,
-                    round(verdict.seconds, 6),
-                    self._program_key(submission),
-                    {VISIBLE_TESTS: shares[key]} if key in shares else {},
+                score = self._score(
+                    submission,
+                    verdict,
+                    reward=None if value is None else part.weight * value,
+                    outcome=verdict.outcome,
+                    seconds=round(verdict.seconds, 6),
+                    columns={VISIBLE_TESTS: shares[key]} if key in shares else {},
                 )
                 ready.append((score, self._failure(submission, verdict)))
             yield ready
@@ -121,14 +120,12 @@ class Scorer:
         seconds = round((time.perf_counter() - started) / len(batch), 6)
         has_several_parts = len(self._reward.parts) > 1  # a single one is the reward itself
         for submission, reward, verdict in zip(batch, rewards, verdicts, strict=True):
-            score = Score(
-                *key_of(submission.sample),
-                reward.total,
-                passed=0 if verdict is None else verdict.passed,
-                total=0 if verdict is None else verdict.total,
+            score = self._score(
+                submission,
+                verdict,
+                reward=reward.total,
                 outcome=_outcome(reward, verdict),
                 seconds=seconds,
-                program=None if verdict is None else self._program_key(submission),
                 columns=reward.parts if has_several_parts else {},
                 error=reward.error,
             )
@@ -153,9 +150,32 @@ class Scorer:
             values[VISIBLE_TESTS] = [shares.get(key_of(s.sample)) for s in batch]
         return values
 
-    def _program_key(self, submission: Submission) -> str:
-        language = self._problems[submission.sample.problem_id].language
-        return program_key(submission.program, language)
+    def _score(
+        self,
+        submission: Submission,
+        verdict: Verdict | None,
+        *,
+        reward: float | None,
+        outcome: Outcome,
+        seconds: float,
+        columns: Mapping[str, float],
+        error: str | None = None,
+    ) -> Score:
+        """Return a score with what the verdict on the program says; None where no part has one."""
+        problem_id, sample = key_of(submission.sample)
+        language = self._problems[problem_id].language
+        return Score(
+            problem_id=problem_id,
+            sample=sample,
+            reward=reward,
+            passed=0 if verdict is None else verdict.passed,
+            total=0 if verdict is None else verdict.total,
+            outcome=outcome,
+            seconds=seconds,
+            program=None if verdict is None else program_key(submission.program, language),
+            columns=columns,
+            error=error,
+        )
 
     def _failure(self, submission: Submission, verdict: Verdict) -> FailedTest | None:
         problem_id, sample = key_of(submission.sample)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,6 +52,18 @@ _OF_SAMPLES = ("likelihood", "mean_likelihood", "tokens", "entropy", _MAJORITY)
 _Row: TypeAlias = tuple[float, Mapping[str, Any]]
 """The reward of a sample, and what it can be chosen by."""
 
+_Gain: TypeAlias = Callable[[Sequence[_Row], Sequence[int]], FloatArray]
+"""The samples of a problem and K numbers k -> the mean reward of the one chosen of k: (K,)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Selector:
+    """A way of choosing the best of k samples: its name, what it needs of each, and its gain."""
+
+    name: str
+    needed: tuple[str, ...]
+    gain: _Gain
+
 
 @dataclasses.dataclass(frozen=True)
 class SelectionGains:
@@ -93,7 +106,8 @@ def selection_gains(
     scores = rewarded_scores(folder)
     samples = read_records(folder / SAMPLES, Sample) if (folder / SAMPLES).is_file() else {}
     scored = [(score, _criteria(score, samples.get(key))) for key, score in scores.items()]
-    needed = [criterion for way in by for criterion in _criteria_of_way(way)]
+    selectors = [_selector(name) for name in by]
+    needed = [criterion for selector in selectors for criterion in selector.needed]
     _refuse_missing(needed, {name for _, criteria in scored for name in criteria}, folder)
 
     rows_by_problem = _rows_by_problem(scored, needed)
@@ -101,8 +115,10 @@ def selection_gains(
         raise errors.InvalidValueError(
             f"{folder}: no sample has a reward and all of {', '.join(by)}"
         )
-    stored = Counter(score.problem_id for score in scores.values())
-    largest = min(*stored.values(), max(map(len, rows_by_problem.values())))
+    stored_samples = Counter(score.problem_id for score in scores.values())
+    fewest_stored = min(stored_samples.values())
+    most_with_scores = max(len(rows) for rows in rows_by_problem.values())
+    largest = min(fewest_stored, most_with_scores)
     ks = default_ks(largest) if ks is None else check_ks(ks, largest)
     rewards = [reward for rows in rows_by_problem.values() for reward, _ in rows]
     bounded = np.full(len(ks), in_unit(np.array(rewards)))
@@ -110,8 +126,12 @@ def selection_gains(
     return SelectionGains(
         ks=tuple(ks),
         gains={
-            way: mean_interval(_gains(way, rows_by_problem, ks), bounded=bounded)
-            for way in (_TRUTH, *by, _RANDOM)
+            selector.name: mean_interval(_gains(selector, rows_by_problem, ks), bounded=bounded)
+            for selector in (
+                _Selector(_TRUTH, (), _truth_gain),
+                *selectors,
+                _Selector(_RANDOM, (), _random_gain),
+            )
         },
         problems=len(rows_by_problem),
         left_out=len(problems) - len(rows_by_problem),
@@ -160,59 +180,77 @@ def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
         if sample.logprob is not None and sample.tokens:
             criteria["mean_likelihood"] = sample.logprob / sample.tokens
     # A table may have columns of these names, where its samples are completions alone.
-    of_sample = {name: value for name, value in criteria.items() if value is not None}
-    return {**columns, **of_sample}
+    known_criteria = {name: value for name, value in criteria.items() if value is not None}
+    return {**columns, **known_criteria}
 
 
-def _criteria_of_way(way: str) -> tuple[str, ...]:
-    """Return the names of what a way of choosing needs; raises as `selection_gains`."""
-    if not way.startswith(_SCORIO):
-        return (way,)
-    rule, _, column = way.removeprefix(_SCORIO).partition(":")
+def _selector(name: str) -> _Selector:
+    """Return the way of choosing of this name; raises as `selection_gains`."""
+    if name.startswith(_SCORIO):
+        return _scorio_selector(name)
+    gains: dict[str, _Gain] = {
+        _TRUTH: _truth_gain,
+        _RANDOM: _random_gain,
+        _MAJORITY: _majority_gain,
+    }
+    gain = gains.get(name) or functools.partial(_column_gain, name)
+    return _Selector(name, (name,), gain)
+
+
+def _scorio_selector(name: str) -> _Selector:
+    """Return the rule and the scores that "scorio:RULE:COLUMN" names."""
+    rule, _, column = name.removeprefix(_SCORIO).partition(":")
     if rule not in SCORIO_RULES:
-        allowed = [f"{_SCORIO}{name}" for name in SCORIO_RULES]
-        raise errors.unknown_name("by", way, allowed)
+        allowed = [f"{_SCORIO}{known_rule}" for known_rule in SCORIO_RULES]
+        raise errors.unknown_name("by", name, allowed)
     if not column:
-        raise errors.InvalidValueError(f"by: {way!r} names no scores; allowed: {way}:COLUMN")
-    with needing(f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"):
-        importlib.import_module("scorio.aggregate")
-    return _MAJORITY, column
+        raise errors.InvalidValueError(f"by: {name!r} names no scores; allowed: {name}:COLUMN")
+    with needing(f"by: {name!r} needs the package 'scorio': pip install 'maxatk[scorio]'"):
+        aggregate = importlib.import_module("scorio.aggregate")
+    gain = functools.partial(_scorio_gain, name, getattr(aggregate, rule), column)
+    return _Selector(name, (_MAJORITY, column), gain)
 
 
 def _gains(
-    way: str, rows_by_problem: Mapping[str, Sequence[_Row]], ks: Sequence[int]
+    selector: _Selector, rows_by_problem: Mapping[str, Sequence[_Row]], ks: Sequence[int]
 ) -> FloatArray:
     """Return the gain of one way of choosing: (P, K), NaN where a problem has too few samples."""
     table = np.full((len(rows_by_problem), len(ks)), np.nan)
     for values, rows in zip(table, rows_by_problem.values(), strict=True):
         possible = [k for k in ks if k <= len(rows)]  # the first ones, since they ascend
-        values[: len(possible)] = _gain(way, rows, possible)
+        values[: len(possible)] = selector.gain(rows, possible)
     return table
 
 
-def _gain(way: str, rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
-    """Return the gain of one way of choosing over the samples of a problem: (K,)."""
-    rewards = np.array([reward for reward, _ in rows], dtype=np.float64)
-    if way == _TRUTH:
-        return max_at_k(rewards, list(ks))
-    if way == _RANDOM:
-        return np.full(len(ks), rewards.mean())
-    if way == _MAJORITY:
-        return majority_at_k(rewards, [criteria[_MAJORITY] for _, criteria in rows], list(ks))
-    column = _criteria_of_way(way)[-1]
+def _rewards(rows: Sequence[_Row]) -> FloatArray:
+    return np.array([reward for reward, _ in rows], dtype=np.float64)
+
+
+def _truth_gain(rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
+    return max_at_k(_rewards(rows), list(ks))
+
+
+def _random_gain(rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
+    return np.full(len(ks), _rewards(rows).mean())
+
+
+def _majority_gain(rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
+    votes = [criteria[_MAJORITY] for _, criteria in rows]
+    return majority_at_k(_rewards(rows), votes, list(ks))
+
+
+def _column_gain(column: str, rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
     scores = np.array([criteria[column] for _, criteria in rows], dtype=np.float64)
-    if way.startswith(_SCORIO):
-        votes = [criteria[_MAJORITY] for _, criteria in rows]
-        return _scorio_gain(way, rewards, votes, scores, ks)
-    return max_at_k(rewards, list(ks), selection=scores)
+    return max_at_k(_rewards(rows), list(ks), selection=scores)
 
 
 def _scorio_gain(
-    way: str, rewards: FloatArray, votes: Sequence[str], scores: FloatArray, ks: Sequence[int]
+    name: str, choose: Callable[..., Any], column: str, rows: Sequence[_Row], ks: Sequence[int]
 ) -> FloatArray:
     """Return the mean reward that a rule chooses of k samples, over the same random subsets."""
-    rule = way.removeprefix(_SCORIO).partition(":")[0]
-    choose = getattr(importlib.import_module("scorio.aggregate"), rule)
+    rewards = _rewards(rows)
+    votes = [criteria[_MAJORITY] for _, criteria in rows]
+    scores = np.array([criteria[column] for _, criteria in rows], dtype=np.float64)
     codes = np.unique(votes, return_inverse=True)[1]  # an empty answer would have no vote
     samples = np.tile(np.arange(len(rewards)), (_SUBSETS, 1))
     orders = np.random.default_rng(0).permuted(samples, axis=1)
@@ -222,7 +260,7 @@ def _scorio_gain(
         try:
             places = choose(codes[subsets], scores[subsets], return_index=True)[1]
         except ValueError as error:
-            raise errors.InvalidValueError(f"by: {way!r}: {error}") from error
+            raise errors.InvalidValueError(f"by: {name!r}: {error}") from error
         chosen = np.take_along_axis(subsets, places[:, None], axis=1)
         gains.append(rewards[chosen].mean())
     return np.array(gains)

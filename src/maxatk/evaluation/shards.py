@@ -42,7 +42,7 @@ class Shard:
         """The name of its folder inside that of the run."""
         return f"{self.number}-of-{self.of}"
 
-    def part(self, count: int) -> range:
+    def range_of(self, count: int) -> range:
         """Return the places of its contiguous part of `count` things.
 
         All parts in order are all things, and none has two more than another. Raises

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from maxatk.errors import DataError
-from maxatk.jsonl import read_typed
+from maxatk.jsonl import visit_typed
 from maxatk.writing import make_folder, open_alone
 
 Key = tuple[str, int]
@@ -112,8 +112,7 @@ def read_records(path: str | Path, kind: type[RecordT]) -> dict[Key, RecordT]:
     enabled = gc.isenabled()
     gc.disable()
     try:
-        for _ in read_typed(path, kind, keep):
-            pass
+        visit_typed(path, kind, keep)
     finally:
         if enabled:
             gc.enable()

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from maxatk.check import require
@@ -17,16 +17,14 @@ from maxatk.exchange.open_log import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
 from maxatk.rewards.boxes import last_box
-from maxatk.verifier import Job, called_name, problem_job
-from maxatk.verifier.extract import Extracted, Refusal, read_program
+from maxatk.verifier import Job, problem_job
+from maxatk.verifier.completion_jobs import ProgramOf, extracted_program
+from maxatk.verifier.extract import Refusal, read_program
 from maxatk.verifier.languages import language_named
 from maxatk.verifier.reasoning import read_answer
 
 # 1000, 1,000 and 2.5, and 3/4 as one.
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?")
-
-Extract = Callable[[str, str | None, str | None], Extracted]
-"""Completion, entry point and name of the language (None: Python) -> program."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +40,9 @@ class Submission:
         return problem_job(self.program, problem, refused=self.refused)
 
 
-def submission(sample: Sample, problem: Problem, extract: Extract = read_program) -> Submission:
+def submission(sample: Sample, problem: Problem, extract: ProgramOf = read_program) -> Submission:
     """Return a sample of ours with its program: the code block, or the whole completion."""
-    entry_point = problem.entry_point or called_name(problem.tests)
-    extracted = extract(sample.completion, entry_point, problem.language)
+    extracted = extracted_program(extract, sample.completion, problem)
     return Submission(sample, extracted.program, extracted.refused)
 
 
@@ -55,7 +52,7 @@ def read_submissions(
     *,
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
-    extract: Extract = read_program,
+    extract: ProgramOf = read_program,
 ) -> list[Submission]:
     """Return the submissions of a samples file, in file order.
 
@@ -119,7 +116,7 @@ def problems_of_log(
     return [Problem(name, str(row.prompt), answer=row.answer) for name, row in rows.items()]
 
 
-def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
+def _submission(row: LogRow, problem: Problem, extract: ProgramOf) -> Submission:
     assert row.sample is not None
     completion = str(row.completion)
     sample = row.whole or Sample(problem.id, row.sample, completion)
@@ -131,7 +128,7 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
     return submission(sample, problem, extract)
 
 
-def _continued(sample: Sample, problem: Problem, completion: str, extract: Extract) -> Submission:
+def _continued(sample: Sample, problem: Problem, completion: str, extract: ProgramOf) -> Submission:
     """Return the submission of a completion that goes on from the problem's code, or repeats it."""
     extracted = extract(completion, problem.entry_point, problem.language)
     if extracted.refused is not None:

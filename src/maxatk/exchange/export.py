@@ -19,7 +19,7 @@ from maxatk.objectives import chance_of_best
 from maxatk.objectives.metrics import passes
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
-from maxatk.writing import atomic_write
+from maxatk.writing import atomic_write, without_lone_surrogates
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "human-eval": (".jsonl", ".json"),
@@ -160,10 +160,8 @@ def write_table(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """Return a value as parquet holds it: a lone surrogate, which is no text there, becomes ?."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return value
+    """Return a value as parquet holds it, where a lone surrogate is no text."""
+    return without_lone_surrogates(value) if isinstance(value, str) else value
 
 
 def flat(row: Exported) -> dict[str, Any]:
@@ -173,10 +171,10 @@ def flat(row: Exported) -> dict[str, Any]:
     sample = {} if row.sample is None else row.sample.to_json()
     fields = {**score, **sample}
     taken = {*Score.__slots__, *fields}
-    further = {
+    other_columns = {
         f"columns.{name}" if name in taken else name: value for name, value in columns.items()
     }
-    return {**further, **fields}
+    return {**other_columns, **fields}
 
 
 def _human_eval(row: Exported, threshold: float) -> dict[str, Any]:
@@ -229,7 +227,7 @@ def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
                 metadata=dict(problem.meta),
             )
         )
-    of_run = log.EvalLog(status="success", eval=spec, samples=samples)
+    eval_log = log.EvalLog(status="success", eval=spec, samples=samples)
     form: Literal["eval", "json"] = "eval" if out.suffix.lower() == ".eval" else "json"
     with atomic_write(out) as partial:
-        log.write_eval_log(of_run, str(partial), format=form)
+        log.write_eval_log(eval_log, str(partial), format=form)

@@ -28,9 +28,9 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
                 f"sample: missing field 'completion'; got {sorted(row)}; "
                 "--map completion=FIELD says which it is"
             )
-        of_problem = several_completions(row, {}, with_rewards=False)
-        if of_problem is not None:
-            return of_problem
+        problem_samples = several_completions(row, {}, with_rewards=False)
+        if problem_samples is not None:
+            return problem_samples
         has_number = row.get("sample") is not None
         number = row["sample"] if has_number else 0  # until it is counted
         sample = Sample.from_json({**row, "problem_id": problem_id, "sample": number})
@@ -53,9 +53,9 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 
 def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a plain table; a row of a completion without a reward is one to be verified."""
-    of_problem = several_rewards(row, mapping) or several_completions(row, mapping)
-    if of_problem is not None:
-        return of_problem
+    problem_samples = several_rewards(row, mapping) or several_completions(row, mapping)
+    if problem_samples is not None:
+        return problem_samples
     needed = ["problem_id"]
     has_completion = row.get("completion") is not None or "completion" in mapping
     if "reward" in row or not has_completion:

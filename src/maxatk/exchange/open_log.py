@@ -39,9 +39,6 @@ _SILENCE_S = 5.0
 Accept: TypeAlias = Callable[[LogRow], LogRow]
 """Changes a sample, or refuses it with a DataError."""
 
-_Errors: TypeAlias = dict[int, tuple[str, str]]
-"""Number of a row in the file -> its place, and what is wrong with it."""
-
 
 def read_log(
     path: str | Path,
@@ -127,23 +124,22 @@ class OpenLog:
         `accept` changes a sample, or refuses it with a DataError. What stands in the field `column`
         of a row has to be a number, or empty.
         """
-        # A row that is wrong does not end the reading, so that one message names all of them.
-        errors: _Errors = {}
-        choices: set[str] = set()  # what the rows have where the format has to choose
-        rows = self._converted(errors, choices, column)
+        bad_rows = _BadRows(self.path)
+        rows, choices = self._converted(bad_rows, column)
         if "problem_id" not in self.mapping:
             tell_apart(at.row for at in rows)
-        samples = self._numbered(_accepted(rows, accept, errors), errors)
+        accepted_rows = _accepted(rows, accept, bad_rows)
+        samples = self._numbered(accepted_rows, bad_rows)
         self._refuse_several(choices)
-        if errors:
-            raise DataError(bad_lines(self.path, [errors[number] for number in sorted(errors)]))
+        bad_rows.refuse_any()
         if not samples:
             raise DataError(f"{self.path}: {self._why_none(choices)}")
         return samples
 
-    def _converted(self, errors: _Errors, choices: set[str], column: str | None) -> list[RowAt]:
-        """Return the samples of all rows; add to the errors, and to what there is to choose."""
+    def _converted(self, bad_rows: _BadRows, column: str | None) -> tuple[list[RowAt], set[str]]:
+        """Return the samples of all rows, and what these have where the format has to choose."""
         converted: list[RowAt] = []
+        choices: set[str] = set()
         for number, (place, value) in enumerate(_counted(self.path, self.rows)):
             try:
                 row = row_of(value)
@@ -154,8 +150,8 @@ class OpenLog:
                     log_rows.refuse_other_cell(row, column)
                 converted += [RowAt(number, place, sample) for sample in samples]
             except ValueError as error:
-                errors[number] = (place, str(error))
-        return converted
+                bad_rows.add(number, place, error)
+        return converted, choices
 
     def _samples_of(self, row: RawRow) -> Sequence[LogRow]:
         """Return the samples of a row; raises DataError for one of another form."""
@@ -166,8 +162,8 @@ class OpenLog:
             reason = f"{type(error).__name__}: {error!s:.80}"
             raise DataError(f"is no row of {self.format.title} ({reason})") from error
 
-    def _numbered(self, rows: Sequence[RowAt], errors: _Errors) -> list[LogRow]:
-        """Return the samples that rows are parts of, each with its index; add to the errors."""
+    def _numbered(self, rows: Sequence[RowAt], bad_rows: _BadRows) -> list[LogRow]:
+        """Return the samples that rows are parts of, each with its index."""
         rule = self.mapping.get(CHOICE, self.format.rollout_reward)
         samples: list[LogRow] = []
         numbers = log_rows.SampleNumbers()
@@ -184,7 +180,7 @@ class OpenLog:
                 samples.append(sample)
             except ValueError as error:
                 first = rows_of_rollout[0]
-                errors.setdefault(first.number, (first.place, str(error)))
+                bad_rows.add(first.number, first.place, error)
         return samples
 
     def _refuse_several(self, choices: set[str]) -> None:
@@ -205,14 +201,35 @@ class OpenLog:
         return f"field {field!r}: no row has {chosen!r}; allowed: {', '.join(sorted(choices))}"
 
 
-def _accepted(rows: Iterable[RowAt], accept: Accept, errors: _Errors) -> list[RowAt]:
-    """Return rows as `accept` gives them; add to the errors what it refuses."""
+class _BadRows:
+    """The rows of a log that are wrong, each with the first thing that is wrong with it.
+
+    A row that is wrong does not end the reading, so that one message names all of them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._causes: dict[int, tuple[str, str]] = {}  # by the number of the row in the file
+
+    def add(self, number: int, place: str, error: ValueError) -> None:
+        """Note what is wrong with a row at a place of the file, unless something was before."""
+        self._causes.setdefault(number, (place, str(error)))
+
+    def refuse_any(self) -> None:
+        """Raise one DataError that lists all of them in the order of the file, if there are any."""
+        if self._causes:
+            causes = [self._causes[number] for number in sorted(self._causes)]
+            raise DataError(bad_lines(self._path, causes))
+
+
+def _accepted(rows: Iterable[RowAt], accept: Accept, bad_rows: _BadRows) -> list[RowAt]:
+    """Return rows as `accept` gives them, without those that it refuses."""
     accepted: list[RowAt] = []
     for at in rows:
         try:
             accepted.append(at._replace(row=accept(at.row)))
         except ValueError as error:
-            errors.setdefault(at.number, (at.place, str(error)))
+            bad_rows.add(at.number, at.place, error)
     return accepted
 
 

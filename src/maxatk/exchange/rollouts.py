@@ -101,11 +101,11 @@ def _reward(rows: Sequence[LogRow], rule: str | None) -> float | None:
         return None
     if rule == "sum":
         return math.fsum(rewards)
-    others = [reward for reward in rewards if reward != rewards[0]]
-    if rule is None and others:
+    other_rewards = [reward for reward in rewards if reward != rewards[0]]
+    if rule is None and other_rewards:
         raise DataError(
             f"rollout {rows[0].rollout!r:.80} of {rows[0].problem_id!r:.80}: its rows have "
-            f"different rewards, {rewards[0]:g} and {others[0]:g}; --map {CHOICE}=last or "
-            f"--map {CHOICE}=sum says which counts"
+            f"different rewards, {rewards[0]:g} and {other_rewards[0]:g}; --map {CHOICE}=last "
+            f"or --map {CHOICE}=sum says which counts"
         )
     return rewards[-1]

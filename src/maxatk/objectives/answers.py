@@ -61,10 +61,10 @@ def _above(chances: Chances, without: Chances, group: Group) -> FloatArray:
         of_all = chances(tuple(counts.tolist()), group.k) @ worth
         for d in range(len(counts)):
             members = classes == d
-            others = counts - (np.arange(len(counts)) == d)
-            chance = without(tuple(others.tolist()), group.k)
+            other_counts = counts - (np.arange(len(counts)) == d)
+            chance = without(tuple(other_counts.tolist()), group.k)
             # What the worth of the class changes by when the reward of the member leaves its mean.
-            change = (worth[d] - rewards[members]) / max(others[d], 1)
+            change = (worth[d] - rewards[members]) / max(other_counts[d], 1)
             row[members] = of_all - chance @ worth - chance[d] * change
     return advantages
 

@@ -84,9 +84,9 @@ def entropic_remove_one(group: Group) -> FloatArray:
     # The others are summed from both sides of the sample, so that nothing cancels.
     before = _log_sums_before(shifted)
     after = _log_sums_before(shifted[:, ::-1])[:, ::-1]
-    others = np.logaddexp(before, after)
-    everyone = np.logaddexp(others[:, :1], shifted[:, :1])
-    above: FloatArray = (everyone - others - np.log(n / (n - 1))) / group.beta
+    others_sum = np.logaddexp(before, after)
+    group_sum = np.logaddexp(others_sum[:, :1], shifted[:, :1])
+    above: FloatArray = (group_sum - others_sum - np.log(n / (n - 1))) / group.beta
     return above
 
 

@@ -121,16 +121,16 @@ def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any
 def _order_statistic(weights: Callable[[int], OrderWeights], k: int, group: Group) -> FloatArray:
     """Return the weighted sum of the rewards in ascending order, or in that of their scores."""
     rewards = group.rewards
-    of_places = weights(k).of_group(rewards.shape[1])
+    place_weights = weights(k).of_group(rewards.shape[1])
     if group.scores is None:
-        value = rewards @ of_places
+        value = rewards @ place_weights
     else:
-        value = (rewards * selected_weights(of_places, group.scores)).sum(axis=1)
-    if of_places.any() and (of_places >= 0).all():
+        value = (rewards * selected_weights(place_weights, group.scores)).sum(axis=1)
+    if place_weights.any() and (place_weights >= 0).all():
         # Without scores rewards ascend: the first and the last that are used bound their mean.
-        used = np.flatnonzero(of_places)[[0, -1]] if group.scores is None else slice(None)
+        used = np.flatnonzero(place_weights)[[0, -1]] if group.scores is None else slice(None)
         # A sum that is one but for rounding bounds a mean of rewards by the rewards themselves.
-        total = of_places.sum()
+        total = place_weights.sum()
         bounds = rewards[:, used] * (1.0 if abs(total - 1) < 1e-9 else total)
         value = _between(value, bounds)
     return value

@@ -163,10 +163,10 @@ class OrderWeights:
 
     def of_group(self, n: int) -> FloatArray:
         """Return the weights W (n,) of the whole group in ascending order, n >= size."""
-        of_places = np.zeros(n)
+        place_weights = np.zeros(n)
         for part in self.parts(n):
-            of_places += lifted(part, n)
-        return of_places
+            place_weights += lifted(part, n)
+        return place_weights
 
 
 def _as_size(k: object, *, field: str = "k") -> int:
@@ -203,22 +203,22 @@ def lifted(weights: FloatArray, n: int) -> FloatArray:
     W_j = sum_m w_m C(j-1, m-1) C(n-j, k-m) / C(n, k), in O(n (n - k)), and O(n) for a maximum.
     """
     k = len(weights)
-    of_places = np.zeros(n)
+    place_weights = np.zeros(n)
     if not 0 < k <= n:
-        return of_places
+        return place_weights
     if not weights[:-1].any():
         of_largest: FloatArray = weights[-1] * max_weights(n, k)
         return of_largest
-    of_places[:k] = weights
+    place_weights[:k] = weights
     places = np.arange(n)
     # From groups of `size` to groups of one more: a subset of `size` leaves one sample out, each
     # as likely as another. Place j keeps its weight where a later one is left out, and has that of
     # place j - 1 where an earlier one is.
     for size in range(k, n):
-        moved = (size - places[: size + 1]) * of_places[: size + 1]
-        moved[1:] += places[1 : size + 1] * of_places[:size]
-        of_places[: size + 1] = moved / (size + 1)
-    return of_places
+        moved = (size - places[: size + 1]) * place_weights[: size + 1]
+        moved[1:] += places[1 : size + 1] * place_weights[:size]
+        place_weights[: size + 1] = moved / (size + 1)
+    return place_weights
 
 
 def _as_weights(values: Sequence[float]) -> tuple[float, ...]:

@@ -31,7 +31,7 @@ class RolloutLayout:
     It has what a `Layout` has, where a sample is a rollout.
     """
 
-    of_rows: Layout
+    row_layout: Layout
     rollout_of_row: Places  # (P, rows), the number of each row's rollout in its group, -1 if padded
     sizes: Places  # (P,), the rollouts of each group
     reward: RolloutReward | None  # None where all rows of a rollout must have the same
@@ -40,7 +40,7 @@ class RolloutLayout:
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the rewards as an array."""
-        return self.of_rows.shape
+        return self.row_layout.shape
 
     @property
     def width(self) -> int:
@@ -50,7 +50,7 @@ class RolloutLayout:
     @property
     def places(self) -> Places | None:
         """Return where the rows lie among flat or ragged ones, None for an array of groups."""
-        return self.of_rows.places
+        return self.row_layout.places
 
     @functools.cached_property
     def _is_row(self) -> npt.NDArray[np.bool_]:
@@ -69,7 +69,7 @@ class RolloutLayout:
         others where that is asked for, else the last of them, and these may differ only where the
         reward "last" was asked for.
         """
-        table = self.of_rows.rows("rewards", values)
+        table = self.row_layout.rows("rewards", values)
         have_say = self._is_row & ~np.isnan(table)
         if self.reward is None:
             self._refuse_unequal("rewards", table, have_say)
@@ -82,7 +82,7 @@ class RolloutLayout:
 
         So are log ratios: the ratio of a rollout is the product of those of its rows.
         """
-        return self._summed(self.of_rows.rows(field, values), self._is_row)
+        return self._summed(self.row_layout.rows(field, values), self._is_row)
 
     def rows(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards as one a rollout, that of its last row.
@@ -90,7 +90,7 @@ class RolloutLayout:
         Rows without a number have no say in it, as in the reward. Others of a rollout may differ
         only where the reward "last" was asked for.
         """
-        table = self.of_rows.rows(field, values)
+        table = self.row_layout.rows(field, values)
         have_say = self._is_row & ~np.isnan(table)
         if self.reward != "last":
             self._refuse_unequal(field, table, have_say)
@@ -98,23 +98,23 @@ class RolloutLayout:
 
     def codes(self, field: str, values: Any) -> Places:
         """Return a column of hashable values as one small integer a rollout, (P, n)."""
-        table = self.of_rows.codes(field, values)
+        table = self.row_layout.codes(field, values)
         if self.reward != "last":
             self._refuse_unequal(field, table.astype(np.float64), self._is_row)
         return self._last(table, self._is_row, -1)
 
     def of_samples(self, values: FloatArray) -> Any:
         """Return values of the rollouts (P, n) as those of their rows, in the rewards' form."""
-        return self.of_rows.of_samples(values.ravel()[self._cells])
+        return self.row_layout.of_samples(values.ravel()[self._cells])
 
     def of_groups(self, values: FloatArray) -> Any:
         """Return values of the groups (P, ...) as what holds the rewards."""
-        return self.of_rows.of_groups(values)
+        return self.row_layout.of_groups(values)
 
     def warn_of_fewer(self, needed: int, effect: str, *, depth: int) -> None:
         """Warn of groups with fewer rollouts than are needed, `depth` calls below the caller."""
         wanted = counted(needed, "rollout")
-        warn_of_small(self.of_rows, self.sizes, wanted, needed, effect, depth=depth + 1)
+        warn_of_small(self.row_layout, self.sizes, wanted, needed, effect, depth=depth + 1)
 
     def _last(
         self, table: npt.NDArray[Any], rows: npt.NDArray[np.bool_], padding: float
@@ -144,7 +144,7 @@ class RolloutLayout:
         if not unequal.any():
             return
         group, row = np.argwhere(unequal)[0]
-        name = self.of_rows.name_of_group(int(group))
+        name = self.row_layout.name_of_group(int(group))
         values = (
             "" if field == "answers" else f": {table[group, row]:g}, {of_rollout[group, row]:g}"
         )

@@ -140,10 +140,10 @@ def others_credit(weights: FloatArray, n: int) -> Rule:
     credited = credit(weights, n)
     if k == n:
         return credited
-    others = k / (n - 1) * lifted(weights, n - 1)
-    above = sums_after(others)
+    others_weights = k / (n - 1) * lifted(weights, n - 1)
+    above = sums_after(others_weights)
     level = credited.level - k / (n - 1) * float(weights.sum())
-    return Rule(credited.group, credited.up - above, credited.down + above + others, level)
+    return Rule(credited.group, credited.up - above, credited.down + above + others_weights, level)
 
 
 def split(weights: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -66,8 +66,8 @@ def setting_of(method: object) -> str | dict[str, Any]:
         for field in dataclasses.fields(Method)
         if field.default is not dataclasses.MISSING
     }
-    others = {name: getattr(row, name) for name in defaults if getattr(row, name) != defaults[name]}
-    return {"credit": _setting_of_credit(row.credit), "baseline": row.baseline, **others}
+    chosen = {name: getattr(row, name) for name in defaults if getattr(row, name) != defaults[name]}
+    return {"credit": _setting_of_credit(row.credit), "baseline": row.baseline, **chosen}
 
 
 def _setting_of_credit(credit: str | OrderWeights | Callable[..., float]) -> Any:

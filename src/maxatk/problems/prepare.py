@@ -307,7 +307,8 @@ def _write(
                 counts["solutions"] += 1
             counts["tests"] += int(tests)
             counts["duplicates"] += int(dropped)
-            counts["with_duplicates"] += dropped != "0"
+            if dropped != "0":
+                counts["with_duplicates"] += 1
     counts = {"rows": journal.rows, "kept": len(journal.ids), **counts}
     return {
         "counts": {**counts, "left_out": dict(reasons.most_common())},

@@ -25,10 +25,10 @@ def sources_by_benchmark(
     benchmarks = next(iter(by_model.values()))
     sources: dict[str, dict[str, ResultsSource]] = {}
     for benchmark in benchmarks:
-        for name, of_model in by_model.items():
-            groups = {benchmark: of_model[benchmark]}
+        for name, source_by_benchmark in by_model.items():
+            groups = {benchmark: source_by_benchmark[benchmark]}
             if by is not None:
-                groups = _by_value(benchmark, of_model[benchmark], reading, by)
+                groups = _by_value(benchmark, source_by_benchmark[benchmark], reading, by)
             for group, source in groups.items():
                 sources.setdefault(group, {})[name] = source
     for group, models in sources.items():
@@ -53,11 +53,11 @@ def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
 
 def _refuse_other_benchmarks(by_model: Mapping[str, Mapping[str, ResultsSource]]) -> None:
     first = next(iter(by_model))
-    for name, of_model in by_model.items():
-        if of_model.keys() != by_model[first].keys():
+    for name, source_by_benchmark in by_model.items():
+        if source_by_benchmark.keys() != by_model[first].keys():
             raise InvalidValueError(
                 f"results: {first!r} has the benchmarks {sorted(by_model[first])}, {name!r} has "
-                f"{sorted(of_model)}; every model needs the same"
+                f"{sorted(source_by_benchmark)}; every model needs the same"
             )
 
 

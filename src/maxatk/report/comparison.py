@@ -67,8 +67,8 @@ class Comparison:
     @functools.cached_property
     def ks(self) -> tuple[int, ...]:
         """The k that all runs have."""
-        of_runs = [set(run.results.ks) for run in self.runs]
-        return tuple(sorted(set.intersection(*of_runs)))
+        ks_of_runs = [set(run.results.ks) for run in self.runs]
+        return tuple(sorted(set.intersection(*ks_of_runs)))
 
     @property
     def baseline(self) -> Run:
@@ -83,8 +83,8 @@ class Comparison:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics that differ: for rewards of 0 and 1 pass@k is max@k."""
-        of_runs = [run.results.metrics for run in self.runs]
-        equal = all(metrics["max@k"] == metrics["pass@k"] for metrics in of_runs)
+        metrics_of_runs = [run.results.metrics for run in self.runs]
+        equal = all(metrics["max@k"] == metrics["pass@k"] for metrics in metrics_of_runs)
         return METRICS[:1] if equal else METRICS
 
     @property

@@ -19,10 +19,7 @@ def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "p
     columns: dict[str, list[Cell | str]] = {
         heading: [f"{test.first} − {test.second}" for test in tests],
         "metric": [test.measure.name for test in tests],
-        "difference": [
-            Cell(tables.change(test.difference) + tables.STAR * test.significant, mark=test.mark)
-            for test in tests
-        ],
+        "difference": [Cell(_starred_difference(test), mark=test.mark) for test in tests],
         f"95%, {SPEAKS_OF[over]}": [tables.change_interval(test.low, test.high) for test in tests],
     }
     if not seeds:
@@ -39,6 +36,11 @@ def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "p
             tables.change_interval(test.prompts_low, test.prompts_high) for test in tests
         ]
     return table_of(columns)
+
+
+def _starred_difference(test: PairedTest) -> str:
+    text = tables.change(test.difference)
+    return text + tables.STAR if test.significant else text
 
 
 def score_rows(comparisons: Mapping[str, Comparison], measures: Sequence[Measure]) -> list[TidyRow]:

@@ -73,9 +73,9 @@ class Decision:
             f"{self._worth(other, k)} of {other}."
         )
         advice += self._difference_in_common(best, other, k)
-        further = [name for name in tied if name != other]
-        if further:
-            advice += f" The test does not tell it from {_listed_names(further)}."
+        other_tied = [name for name in tied if name != other]
+        if other_tied:
+            advice += f" The test does not tell it from {_listed_names(other_tied)}."
         if other in tied:
             advice += self._what_would_tell(best, other, k)
         return advice

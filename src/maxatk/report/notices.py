@@ -77,8 +77,8 @@ def _ends(comparison: Comparison) -> list[str]:
     largest_of = {run.name: max(run.results.ks) for run in comparison.runs}
     largest = comparison.ks[-1]
     if max(largest_of.values()) > largest:
-        of_runs = ", ".join(f"{name} has {k:,}" for name, k in largest_of.items())
-        lines.append(f"k ends at {largest:,}, the largest that all have: {of_runs}.")
+        largest_by_run = ", ".join(f"{name} has {k:,}" for name, k in largest_of.items())
+        lines.append(f"k ends at {largest:,}, the largest that all have: {largest_by_run}.")
     return lines
 
 
@@ -89,9 +89,11 @@ def _other_values(comparison: Comparison) -> list[str]:
         counts = [run.metric("max@k", k).problems for run in comparison.runs]
         in_common = comparison.values_in_common("max@k", k).shape[1]
         if max(counts) > in_common:
-            fewest = f"{min(counts):,} to " * (min(counts) < max(counts))
+            problems = counted(max(counts))
+            if min(counts) < max(counts):
+                problems = f"{min(counts):,} to {problems}"
             text = (
-                f"the models have k rewards of {fewest}{counted(max(counts))}; they are "
+                f"the models have k rewards of {problems}; they are "
                 f"ranked on the {in_common:,} that all have, and each test is over those of both."
             )
             ks_of.setdefault(text, []).append(str(k))

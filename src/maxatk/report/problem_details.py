@@ -19,7 +19,8 @@ from maxatk.evaluation.store import Key, key_of, read_records
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Sample, Score
 from maxatk.report.comparison import Comparison, Run
-from maxatk.report.tables import share
+from maxatk.report.tables import three_decimals
+from maxatk.writing import without_lone_surrogates
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
 _MOST_REWARDS = 12  # different ones of a problem that are listed
@@ -113,14 +114,16 @@ def _run_by_problem(run: Run, folder: Path, count: int) -> dict[str, RunOfProble
     if (folder / FAILURES).is_file():
         failures = read_records(folder / FAILURES, FailedTest)
     scores = _scores_by_problem(run, folder)
-    shown = {name: _spread(of_problem, count, failures) for name, of_problem in scores.items()}
+    shown = {
+        name: _spread(problem_scores, count, failures) for name, problem_scores in scores.items()
+    }
     texts = _texts_of(
-        folder, {key_of(score) for of_problem in shown.values() for score in of_problem}
+        folder, {key_of(score) for problem_scores in shown.values() for score in problem_scores}
     )
     by_problem = {}
-    for name, of_problem in shown.items():
+    for name, problem_scores in shown.items():
         samples = []
-        for score in of_problem:
+        for score in problem_scores:
             key = key_of(score)
             verdict = _verdict_text(score)
             samples.append(ShownSample(score.sample, verdict, texts.get(key), failures.get(key)))
@@ -170,7 +173,7 @@ def rewards_text(rewards: Iterable[float | None]) -> str:
     """
     rewards = list(rewards)
     scored = sorted((reward for reward in rewards if reward is not None), reverse=True)
-    counts = Counter(map(share, scored))  # as they are printed, the highest first
+    counts = Counter(map(three_decimals, scored))  # as they are printed, the highest first
     parts = [f"{reward} × {count}" for reward, count in counts.items()]
     if len(parts) > _MOST_REWARDS:
         end = _MOST_REWARDS // 2
@@ -182,7 +185,7 @@ def rewards_text(rewards: Iterable[float | None]) -> str:
 
 
 def _verdict_text(score: Score) -> str:
-    parts = ["unscored" if score.reward is None else f"reward {share(score.reward)}"]
+    parts = ["unscored" if score.reward is None else f"reward {three_decimals(score.reward)}"]
     if score.error is not None:
         return f"{parts[0]}, {score.error}"
     if score.total:  # a reward function or a file of rewards has no tests
@@ -191,8 +194,7 @@ def _verdict_text(score: Score) -> str:
 
 
 def _cut(text: str) -> str:
-    # A lone surrogate, which a model can produce, cannot be written to a file.
-    text = text.encode("utf-8", "replace").decode("utf-8")
+    text = without_lone_surrogates(text)
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
 
 

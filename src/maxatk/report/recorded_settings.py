@@ -164,12 +164,14 @@ def setting_differences(comparison: Comparison) -> list[str]:
     for run in comparison.runs[1:]:
         recorded = _recorded(run)
         for key in sorted(expected.keys() | recorded.keys()):
-            of_baseline = expected.get(key)
-            of_run = recorded.get(key)
-            if of_baseline == of_run or _may_differ(key):
+            baseline_value = expected.get(key)
+            run_value = recorded.get(key)
+            if baseline_value == run_value or _may_differ(key):
                 continue
             name = key.removeprefix(_MACHINE)
-            lines.append(f"{name}: {of_baseline!r} for {baseline.name}, {of_run!r} for {run.name}")
+            lines.append(
+                f"{name}: {baseline_value!r} for {baseline.name}, {run_value!r} for {run.name}"
+            )
     return lines
 
 

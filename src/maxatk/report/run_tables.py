@@ -61,8 +61,8 @@ def overview_table(
     ]
     # A column behind those of the measures says what lacks a reward: the run's row has said so.
     width = len(scores.header)
-    further = [[*row, *["–"] * (width - len(row))] for row in retries]
-    return table_of_rows(scores.header, [*scores.rows, *further])
+    padded_retries = [[*row, *["–"] * (width - len(row))] for row in retries]
+    return table_of_rows(scores.header, [*scores.rows, *padded_retries])
 
 
 def every_k(comparison: Comparison, metric: str) -> Table:
@@ -93,9 +93,9 @@ def scores_table(
         )
     for name, comparison in comparisons.items():
         counts = [run.results.counts for run in comparison.runs]
-        if any(of_run.unscored + of_run.zeroed for of_run in counts):
+        if any(run_counts.unscored + run_counts.zeroed for run_counts in counts):
             columns[f"{name} samples without a reward".strip()] = [
-                _lacking(of_run) for of_run in counts
+                _lacking(run_counts) for run_counts in counts
             ]
     return table_of(columns)
 
@@ -151,13 +151,13 @@ def samples_table(comparison: Comparison) -> Table:
     counts = [results.counts for results in runs]
     columns = {
         "model": comparison.names,
-        "problems": [f"{of_run.problems:,}" for of_run in counts],
-        "samples": [f"{of_run.samples:,}" for of_run in counts],
+        "problems": [f"{run_counts.problems:,}" for run_counts in counts],
+        "samples": [f"{run_counts.samples:,}" for run_counts in counts],
     }
-    for outcome in sorted({outcome for of_run in counts for outcome in of_run.outcomes}):
+    for outcome in sorted({outcome for run_counts in counts for outcome in run_counts.outcomes}):
         heading = outcome.replace("_", " ")
-        columns[heading] = [f"{of_run.outcomes.get(outcome, 0):,}" for of_run in counts]
-    columns["unscored"] = [f"{of_run.unscored:,}" for of_run in counts]
+        columns[heading] = [f"{run_counts.outcomes.get(outcome, 0):,}" for run_counts in counts]
+    columns["unscored"] = [f"{run_counts.unscored:,}" for run_counts in counts]
     cut_off = [results.cut_off for results in runs]
     if any(share is not None for share in cut_off):
         columns["samples cut off"] = ["" if share is None else f"{share:.1%}" for share in cut_off]

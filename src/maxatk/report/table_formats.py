@@ -70,15 +70,19 @@ def _csv(table: Table) -> str:
         cells = [row[place] for row in table.rows]
         name = _no_formula(heading)
         columns.append([name, *map(_csv_value, cells)])
-        further = {
+        parts_of_cells = {
             f"{name} interval": [cell.detail.replace(MINUS, "-") for cell in cells],
-            f"{name} mark": [cell.mark + STAR * cell.text.endswith(STAR) for cell in cells],
+            f"{name} mark": [_starred_mark(cell) for cell in cells],
             f"{name} note": [cell.note for cell in cells],
         }
-        columns += [[part, *texts] for part, texts in further.items() if any(texts)]
+        columns += [[part, *texts] for part, texts in parts_of_cells.items() if any(texts)]
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(zip(*columns, strict=True))
     return out.getvalue()
+
+
+def _starred_mark(cell: Cell) -> str:
+    return cell.mark + STAR if cell.text.endswith(STAR) else cell.mark
 
 
 def _csv_value(cell: Cell) -> str:

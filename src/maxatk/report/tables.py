@@ -100,7 +100,7 @@ def mean_cell(mean: Mean, *, of: int = 0) -> Cell:
     below = mean.below
     if below is not None and below < FEW_PROBLEMS and 2 * below < mean.problems:
         notes.append(f"{counted(below)} below 1")
-    return Cell(share(mean.mean), interval(mean.low, mean.high), note=", ".join(notes))
+    return Cell(three_decimals(mean.mean), interval(mean.low, mean.high), note=", ".join(notes))
 
 
 def ranks(means: Sequence[float | None]) -> list[str]:
@@ -131,8 +131,8 @@ def shaded(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else (value - low) / (high - low) for value in values]
 
 
-def share(value: float | None) -> str:
-    """Return a value of a metric as `0.123`; a dash where there is none."""
+def three_decimals(value: float | None) -> str:
+    """Return a number with three decimals, as `0.123`; a dash where there is none."""
     if value is None or math.isnan(value):
         return "–"
     text = f"{abs(value):.3f}"
@@ -141,7 +141,7 @@ def share(value: float | None) -> str:
 
 def change(value: float | None) -> str:
     """Return a difference with its sign, as `+0.123`; zero has none, a missing one is a dash."""
-    text = share(value)
+    text = three_decimals(value)
     return text if text.startswith(MINUS) or text in ("–", "0.000") else "+" + text
 
 
@@ -154,7 +154,7 @@ def intervals_note(problems: int) -> str:
 
 def interval(low: float | None, high: float | None) -> str:
     """Return the interval of a metric as `[0.120, 0.140]`; nothing where there is none."""
-    return "" if low is None or high is None else f"[{share(low)}, {share(high)}]"
+    return "" if low is None or high is None else f"[{three_decimals(low)}, {three_decimals(high)}]"
 
 
 def change_interval(low: float | None, high: float | None) -> str:
@@ -164,7 +164,7 @@ def change_interval(low: float | None, high: float | None) -> str:
 
 def p_value(value: float | None) -> str:
     """Return a p-value as `0.039`, or `<0.001`; a dash where there is none."""
-    return "<0.001" if value is not None and value < 0.0005 else share(value)
+    return "<0.001" if value is not None and value < 0.0005 else three_decimals(value)
 
 
 def decimal(value: float | None, digits: int) -> str:

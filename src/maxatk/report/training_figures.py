@@ -88,5 +88,5 @@ def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str
     if "reward" in logged:
         ks = [k for k in ks if k > 1]  # max@1 is the mean reward
     best_of = [(f"max@{k}", f"max@{k} of the training groups") for k in sorted(ks)]
-    reward, *further = QUANTITIES
-    return [(key, title) for key, title in (reward, *best_of, *further) if key in logged]
+    reward, *other_quantities = QUANTITIES
+    return [(key, title) for key, title in (reward, *best_of, *other_quantities) if key in logged]

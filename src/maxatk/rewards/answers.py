@@ -24,9 +24,9 @@ from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
 from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, is_bound, prose
 from maxatk.rewards.reward import RewardFailure
+from maxatk.verifier.completion_jobs import one_prompt_each
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.reasoning import opening_of, read_answer
-from maxatk.verifier.rewards import one_prompt_each
 
 Form: TypeAlias = Literal["box", "tag", "prose"]
 """Where an answer stands: in a box, in a tag `<answer>`, or anywhere in the text."""

@@ -42,8 +42,8 @@ def check_answers(
     gold = [str(problem.answer) for problem in readable for _ in FORMS]
     rewards = reward(completions=completions, answer=gold)
     for index, problem in enumerate(readable):
-        of_problem = rewards[index * len(FORMS) : (index + 1) * len(FORMS)]
-        unknown = [name for name, value in zip(FORMS, of_problem, strict=True) if value < 1]
+        form_rewards = rewards[index * len(FORMS) : (index + 1) * len(FORMS)]
+        unknown = [name for name, value in zip(FORMS, form_rewards, strict=True) if value < 1]
         if unknown:
             failures.append(_failure(problem, unknown, ""))
     counts = {"answers": len(answered), "recognised": len(answered) - len(failures)}

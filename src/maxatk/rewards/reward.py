@@ -20,8 +20,8 @@ from maxatk.functions import own_lines, said_by
 from maxatk.records import Outcome, Problem, Verdict
 from maxatk.rewards.boxes import Boxed
 from maxatk.verifier import CodeReward
+from maxatk.verifier.completion_jobs import ENVIRONMENTS, judged_text
 from maxatk.verifier.reasoning import read_answer
-from maxatk.verifier.rewards import ENVIRONMENTS, judged_text
 from maxatk.waiting import waited_for
 
 _log = logging.getLogger(__name__)
@@ -164,27 +164,26 @@ class Reward:
         """
         column("completions", completions)
         column("prompts", prompts, len(completions))
+        values: list[Values] = []
+        for part in self.parts:
+            known_values = values_by_part.get(part.name)
+            if known_values is None:
+                known_values = _part_values(part, prompts, completions, columns)
+            values.append(known_values)
         # Every part is called before any is counted: counting may stop the command.
-        values = [
-            values_by_part[part.name]
-            if part.name in values_by_part
-            else _values(part, prompts, completions, columns)
-            for part in self.parts
-        ]
-        for part, values_of_part in zip(self.parts, values, strict=True):
-            self._count(part, values_of_part)
-        rewarded = [self._sum(values_of_row) for values_of_row in zip(*values, strict=True)]
+        for part, part_values in zip(self.parts, values, strict=True):
+            self._count(part, part_values)
+        rewarded = [self._sum(completion_values) for completion_values in zip(*values, strict=True)]
         if any(part.refuses_unfinished for part in self.parts):
-            environments = columns.get(ENVIRONMENTS) or [None] * len(completions)
-            rows = zip(rewarded, prompts, completions, environments, strict=True)
-            rewarded = [
-                dataclasses.replace(row, unfinished=_is_unfinished(prompt, completion, environment))
-                for row, prompt, completion, environment in rows
-            ]
-        failed = sum(row.error is not None for row in rewarded)
-        self.failed = failed / max(1, len(rewarded))
-        self.values = [row.parts for row in rewarded]
+            rewarded = _with_unfinished(rewarded, prompts, completions, columns)
+        self._note_last_call(rewarded)
         return rewarded
+
+    def _note_last_call(self, rewarded: Sequence[Rewarded]) -> None:
+        """Keep what the log of a training says of a call."""
+        failed = [row for row in rewarded if row.error is not None]
+        self.failed = len(failed) / max(1, len(rewarded))
+        self.values = [row.parts for row in rewarded]
 
     def try_out(
         self, prompts: Items, completions: Items, columns: Columns
@@ -194,7 +193,7 @@ class Reward:
         for part in self.parts:
             if part.kind != "function":
                 continue
-            values = _values(part, prompts, completions, columns)
+            values = _part_values(part, prompts, completions, columns)
             if all(isinstance(value, RewardFailure) for value in values):
                 self._count(part, values)  # raises where the command would stop
             answers[part.name] = [str(v) if isinstance(v, RewardFailure) else v for v in values]
@@ -245,33 +244,55 @@ class Reward:
             )
 
 
+def _with_unfinished(
+    rewarded: Sequence[Rewarded], prompts: Items, completions: Items, columns: Columns
+) -> list[Rewarded]:
+    """Return the rewards, each with whether the reasoning of its completion never ends."""
+    environments = columns.get(ENVIRONMENTS) or [None] * len(completions)
+    rows = zip(rewarded, prompts, completions, environments, strict=True)
+    return [
+        dataclasses.replace(row, unfinished=_is_unfinished(prompt, completion, environment))
+        for row, prompt, completion, environment in rows
+    ]
+
+
 def _is_unfinished(prompt: Any, completion: Any, environment: Any) -> bool:
     text = judged_text(completion, {"prompt": prompt, ENVIRONMENTS: environment})
     return not read_answer(text).finished
 
 
-def _values(
+def _part_values(
     part: RewardPart, prompts: Items, completions: Items, columns: Columns
 ) -> list[float | RewardFailure | None]:
     """Return what a part gives for each completion, a failure where it fails for that one."""
+    count = len(completions)
     try:
-        return list(map(_number, _called(part, prompts, completions, columns)))
+        return [_number(value) for value in _returned(part, prompts, completions, columns)]
     except RewardFailure as failure:
-        if len(completions) == 1 or failure.timed_out:
-            return [failure] * len(completions)
+        if count == 1 or failure.timed_out:
+            return [failure] * count
     # One completion may have spoilt the call: each by itself shows which.
     values: list[float | RewardFailure | None] = []
-    count = len(completions)
-    for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
-        # A column with one value a completion is cut to this one; any other is an argument for all.
-        row = {
-            name: [column[i]]
-            if isinstance(column, (list, tuple)) and len(column) == count
-            else column
-            for name, column in columns.items()
-        }
-        values += _values(part, [prompt], [completion], row)
+    for place in range(count):
+        row = _row_alone(columns, place, count)
+        try:
+            (value,) = _returned(part, [prompts[place]], [completions[place]], row)
+            values.append(_number(value))
+        except RewardFailure as failure:
+            values.append(failure)
     return values
+
+
+def _row_alone(columns: Columns, place: int, count: int) -> dict[str, Any]:
+    """Return the columns of a call with one of `count` completions.
+
+    A column with one value a completion is cut to this one; any other is an argument for all.
+    """
+    row = {}
+    for name, values in columns.items():
+        is_column = isinstance(values, (list, tuple)) and len(values) == count
+        row[name] = [values[place]] if is_column else values
+    return row
 
 
 def _number(value: Any) -> float | RewardFailure | None:
@@ -285,7 +306,7 @@ def _number(value: Any) -> float | RewardFailure | None:
     return number
 
 
-def _called(part: RewardPart, prompts: Items, completions: Items, columns: Columns) -> list[Any]:
+def _returned(part: RewardPart, prompts: Items, completions: Items, columns: Columns) -> list[Any]:
     """Return the values of a reward function as it returns them; raises RewardFailure."""
 
     def call() -> Any:

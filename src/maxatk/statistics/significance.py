@@ -234,11 +234,11 @@ def _crossed_variance(
 
     least = np.maximum(v_problem, v_seed)
     variance = np.maximum(v_problem + v_seed - v_rest, least)
-    of_problem = v_problem**2 / problem_df
-    of_seed = v_seed**2 / seed_df
-    of_rest = v_rest**2 / rest_df
-    weights = of_problem + of_seed + of_rest
-    df = variance**2 / np.where(weights > 0, weights, np.nan)
+    problem_term = v_problem**2 / problem_df
+    seed_term = v_seed**2 / seed_df
+    rest_term = v_rest**2 / rest_df
+    denominator = problem_term + seed_term + rest_term
+    df = variance**2 / np.where(denominator > 0, denominator, np.nan)
     return mean, variance, np.fmax(df, np.minimum(seeds, problems) - 1)
 
 

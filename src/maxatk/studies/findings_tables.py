@@ -104,7 +104,7 @@ def _front_table(front: Front) -> Table:
 
 def _estimate_cell(estimate: Estimate) -> Cell:
     detail = tables.interval(estimate.low, estimate.high)
-    return Cell(tables.share(estimate.mean), detail)
+    return Cell(tables.three_decimals(estimate.mean), detail)
 
 
 def _beyond_table(front: Front) -> Table:
@@ -112,11 +112,11 @@ def _beyond_table(front: Front) -> Table:
     return table_of(
         {
             "N": [str(test.aim) for test in front.beyond],
-            "max@1 at least": [tables.share(test.floor) for test in front.beyond],
+            "max@1 at least": [tables.three_decimals(test.floor) for test in front.beyond],
             "model": [test.model for test in front.beyond],
-            "its max@1": [tables.share(test.first) for test in front.beyond],
+            "its max@1": [tables.three_decimals(test.first) for test in front.beyond],
             "rival": [test.rival for test in front.beyond],
-            "the rival's max@1": [tables.share(test.rival_first) for test in front.beyond],
+            "the rival's max@1": [tables.three_decimals(test.rival_first) for test in front.beyond],
             "difference in max@N": [
                 Cell(tables.change(test.difference), tables.change_interval(test.low, test.high))
                 for test in front.beyond
@@ -142,7 +142,7 @@ def _max_measures(study: Study) -> list[Measure]:
 
 
 def _mean_text(study: Study, model: str, measure: Measure) -> str:
-    return tables.share(study.comparison.run(model).metric(measure.metric, measure.k).mean)
+    return tables.three_decimals(study.comparison.run(model).metric(measure.metric, measure.k).mean)
 
 
 def _seeds_table(study: Study) -> Table:

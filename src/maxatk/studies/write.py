@@ -11,7 +11,7 @@ from maxatk.folders import read_training, write_json
 from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
-from maxatk.report.tables import change, change_interval, share
+from maxatk.report.tables import change, change_interval, three_decimals
 from maxatk.studies.demo_conclusion import demo_conclusion
 from maxatk.studies.findings import Study, build_study, logged_until, pooled_models
 from maxatk.studies.findings_tables import write_tables
@@ -102,7 +102,7 @@ def front_sentences(front: Front) -> list[str]:
             most = max(above, key=lambda test: test.difference or 0.0)
             text += (
                 f"; most by {change(most.difference)} {_ends(most)}, {most.model} against "
-                f"{most.rival} for max@1 of at least {share(most.floor)}"
+                f"{most.rival} for max@1 of at least {three_decimals(most.floor)}"
             )
         sentences.append(f"{text}.")
     return sentences

@@ -25,7 +25,7 @@ from maxatk.train.reward_arguments import check_calls, check_rewards
 from maxatk.train.signal_groups import refuse_irreplaceable
 from maxatk.train.start_checks import check_model, check_prompts
 from maxatk.training.group_log import GROUPS, refuse_other_file
-from maxatk.verifier.rewards import ENVIRONMENTS
+from maxatk.verifier.completion_jobs import ENVIRONMENTS
 
 _READERS = (PreTrainedTokenizerBase, ProcessorMixin)
 

@@ -20,7 +20,7 @@ from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
 from maxatk.train.start_checks import check_model, check_prompts, refuse_missing_vllm
-from maxatk.verifier.rewards import ENVIRONMENTS
+from maxatk.verifier.completion_jobs import ENVIRONMENTS
 
 
 @dataclasses.dataclass(frozen=True)

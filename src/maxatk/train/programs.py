@@ -11,8 +11,9 @@ from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.records import Outcome, Problem, TestCase, TestResult
 from maxatk.train.message_calls import ARGUMENT, TOOL
 from maxatk.verifier import Verifier
+from maxatk.verifier.completion_jobs import completion_job, problem_of_row
 from maxatk.verifier.jobs import refuse_tests
-from maxatk.verifier.rewards import completion_job, problem_of_row, shared_verifier
+from maxatk.verifier.shared_verifier import shared_verifier
 
 TURNS = 2  # by default
 

@@ -42,7 +42,7 @@ from maxatk.train.signal_groups import refuse_unknown_part
 from maxatk.train.start_checks import check_prompts, refuse_closed_hub, refuse_missing_vllm
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier
-from maxatk.verifier.rewards import ENVIRONMENTS
+from maxatk.verifier.completion_jobs import ENVIRONMENTS
 
 
 def train(

@@ -9,17 +9,12 @@ from maxatk.verifier.jobs import Job, problem_job
 from maxatk.verifier.languages import LANGUAGES
 from maxatk.verifier.languages_here import LanguageHere, languages_here
 from maxatk.verifier.limits import Limits
-from maxatk.verifier.rewards import (
-    CodeReward,
-    binary_code_reward,
-    code_reward,
-    compute_score,
-    compute_scores,
-)
 from maxatk.verifier.rules import COMPARE
 from maxatk.verifier.running import Output
 from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier.trl_rewards import CodeReward, binary_code_reward, code_reward
 from maxatk.verifier.verifier import Progress, Verifier, quick_turns
+from maxatk.verifier.verl_rewards import compute_score, compute_scores
 from maxatk.verifier.zygote_process import Layer, doctor
 
 __all__ = [

@@ -90,13 +90,13 @@ class Builds:
         key = hashlib.sha256(language.name.encode() + b"\0" + data).digest()
         with self._lock:
             future = self._builds.get(key)
-            mine = future is None
+            is_new = future is None
             if future is None:
                 future = self._builds[key] = Future()
             else:
                 self._builds.move_to_end(key)
-        if not mine:
-            return future.result()
+        if not is_new:
+            return future.result()  # of the thread that builds it, or has built it
         try:
             built = self._build(language, tools, source, data, builder_for(tools))
         except BaseException as error:

@@ -68,7 +68,7 @@ class Program:
     source: str
     built: Built | None
 
-    def entered(self) -> tuple[int, bytes]:
+    def entry_and_bytes(self) -> tuple[int, bytes]:
         """Return how it is entered, and its bytes; raises CompileError."""
         if self.built is None:
             source = self.source.encode("utf-8", "surrogatepass")
@@ -79,7 +79,7 @@ class Program:
             raise CompileError(self.built.message, self.built.outcome)
         return self.built.entry, self.built.data
 
-    def named(self, runs: list[ProgramRun]) -> list[ProgramRun]:
+    def with_memory_status(self, runs: list[ProgramRun]) -> list[ProgramRun]:
         """Return runs with the status of a lack of memory where the program named that itself."""
         compiler = self.language.compiler
         if compiler is None or not compiler.no_memory:
@@ -101,7 +101,7 @@ def run_program(
     most_printed: int,
 ) -> list[ProgramRun]:
     """Run a program on all payloads; raises CompileError, SandboxDiedError."""
-    entry, data = program.entered()
+    entry, data = program.entry_and_bytes()
     table = b"".join(
         [protocol.TEST.pack(payload.size, payload.kind, payload.name_size) for payload in payloads]
     )
@@ -115,7 +115,8 @@ def run_program(
     )  # fmt: skip
     deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(payloads) * limits.wall
     status, cpu = zygote.run(request, parts, deadline=deadline)
-    return program.named(_read_runs(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads)))
+    runs = _read_runs(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads))
+    return program.with_memory_status(runs)
 
 
 def _read_runs(zygote: Zygote, code: int, cpu: float, count: int) -> list[ProgramRun]:

@@ -31,13 +31,14 @@ def tokens(actual: bytes, expected: str) -> bool:
     An expected integer is equal to itself, and to a number with a point or an exponent within an
     absolute error of 1e-6. Other numbers are equal within an absolute or relative error of 1e-6.
     """
-    theirs = expected.encode("utf-8", "replace").split()
-    ours = actual.split(None, len(theirs))  # what is left over makes one part more
-    if ours == theirs:
+    expected_tokens = expected.encode("utf-8", "replace").split()
+    # What the actual text has beyond as many tokens makes one part more.
+    actual_tokens = actual.split(None, len(expected_tokens))
+    if actual_tokens == expected_tokens:
         return True
-    if len(ours) != len(theirs):
+    if len(actual_tokens) != len(expected_tokens):
         return False
-    pairs = zip(ours, theirs, strict=True)
+    pairs = zip(actual_tokens, expected_tokens, strict=True)
     return all(a == b or _close(_text(a), _text(b)) for a, b in pairs)
 
 
@@ -46,11 +47,14 @@ def lcb(actual: bytes, expected: str) -> bool:
 
     Both sides and their lines are stripped (source: LiveCodeBench, testing_util.py).
     """
-    theirs = expected.strip().split("\n")
-    ours = _text(actual).strip().split("\n", len(theirs))
-    if len(ours) != len(theirs):
+    expected_lines = expected.strip().split("\n")
+    actual_lines = _text(actual).strip().split("\n", len(expected_lines))
+    if len(actual_lines) != len(expected_lines):
         return False
-    return all(_equal_lines(a.strip(), b.strip()) for a, b in zip(ours, theirs, strict=True))
+    return all(
+        _equal_lines(a.strip(), b.strip())
+        for a, b in zip(actual_lines, expected_lines, strict=True)
+    )
 
 
 def deepmind(actual: bytes, expected: str) -> bool:
@@ -59,11 +63,13 @@ def deepmind(actual: bytes, expected: str) -> bool:
     So 10^17 equals 10^17 + 1, which are one double. (Source: google-deepmind/code_contests,
     execution/tester_sandboxer.cc.)
     """
-    theirs = expected.lower().split()
-    ours = _text(actual).lower().split(None, len(theirs))
-    if len(ours) != len(theirs):
+    expected_tokens = expected.lower().split()
+    actual_tokens = _text(actual).lower().split(None, len(expected_tokens))
+    if len(actual_tokens) != len(expected_tokens):
         return False
-    return all(a == b or _within(a, b, 1e-5) for a, b in zip(ours, theirs, strict=True))
+    return all(
+        a == b or _within(a, b, 1e-5) for a, b in zip(actual_tokens, expected_tokens, strict=True)
+    )
 
 
 def apps(actual: bytes, expected: str) -> bool:
@@ -76,16 +82,16 @@ def apps(actual: bytes, expected: str) -> bool:
 
 def literal(actual: bytes, expected: str) -> bool:
     """Compare printed values, such as converted MBPP's: equal when stripped or as literals."""
-    ours = _text(actual).strip()
-    theirs = expected.strip()
-    if ours == theirs:
+    actual_text = _text(actual).strip()
+    expected_text = expected.strip()
+    if actual_text == expected_text:
         return True
-    if len(ours) > max(_MIN_LITERAL, 2 * len(theirs)):
+    if len(actual_text) > max(_MIN_LITERAL, 2 * len(expected_text)):
         return False  # parsing takes much memory, and no value equal to `expected` is that long
     try:
-        our_tree = ast.parse(ours, mode="eval").body
-        their_tree = ast.parse(theirs, mode="eval").body
-        return same_value(_encoded_literal(our_tree), _encoded_literal(their_tree))
+        actual_tree = ast.parse(actual_text, mode="eval").body
+        expected_tree = ast.parse(expected_text, mode="eval").body
+        return same_value(_encoded_literal(actual_tree), _encoded_literal(expected_tree))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
 
@@ -203,15 +209,15 @@ def _numbers(a: str, b: str) -> tuple[float, float] | None:
     return first, second
 
 
-def _equal_lines(our_line: str, their_line: str) -> bool:
-    if our_line == their_line:
+def _equal_lines(actual_line: str, expected_line: str) -> bool:
+    if actual_line == expected_line:
         return True
-    theirs = their_line.split()
-    ours = our_line.split(None, len(theirs))
-    if len(ours) != len(theirs):
+    expected_tokens = expected_line.split()
+    actual_tokens = actual_line.split(None, len(expected_tokens))
+    if len(actual_tokens) != len(expected_tokens):
         return False
     try:
-        pairs = zip(ours, theirs, strict=True)
+        pairs = zip(actual_tokens, expected_tokens, strict=True)
         return all(decimal.Decimal(a) == decimal.Decimal(b) for a, b in pairs)
     except decimal.InvalidOperation:
         return False

@@ -194,15 +194,12 @@ def _running_parts(tree: ast.Module) -> list[ast.AST]:
     imported = {name for node in ast.walk(tree) for name in _imported_names(node)}
     running: list[ast.AST] = []
     uncalled: list[_Function] = []
-    parts: list[ast.AST] = [*tree.body]
-    while parts:
-        while parts:
-            part = parts.pop()
-            if isinstance(part, _FUNCTIONS):
-                uncalled.append(part)
-                continue
-            running.append(part)
-            parts += part.orelse if _is_of_scripts(part) else ast.iter_child_nodes(part)
+    statements: list[ast.stmt] = [*tree.body]
+    # What runs may name functions whose statements run as well, until it names no other one.
+    while statements:
+        parts, functions = _parts_and_functions(statements)
+        running += parts
+        uncalled += functions
         names = {"check", *_names(running)}
         called = [
             function
@@ -211,8 +208,23 @@ def _running_parts(tree: ast.Module) -> list[ast.AST]:
             or not _root_names(function.decorator_list) <= imported
         ]
         uncalled = [function for function in uncalled if function not in called]
-        parts += [statement for function in called for statement in function.body]
+        statements = [statement for function in called for statement in function.body]
     return running
+
+
+def _parts_and_functions(statements: Iterable[ast.stmt]) -> tuple[list[ast.AST], list[_Function]]:
+    """Return the parts of statements outside all functions, and the outermost functions."""
+    parts: list[ast.AST] = []
+    functions: list[_Function] = []
+    left: list[ast.AST] = [*statements]
+    while left:
+        part = left.pop()
+        if isinstance(part, _FUNCTIONS):
+            functions.append(part)
+            continue
+        parts.append(part)
+        left += part.orelse if _is_of_scripts(part) else ast.iter_child_nodes(part)
+    return parts, functions
 
 
 def _is_of_scripts(node: ast.AST) -> TypeGuard[ast.If]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from maxatk.errors import counted
 from maxatk.report.comparison import Comparison, Run
 from maxatk.report.run_tables import overview_table
-from maxatk.report.tables import Cell, Table, share, table_of_rows
+from maxatk.report.tables import Cell, Table, table_of_rows, three_decimals
 from maxatk.view.markup import markup_of
 
 
@@ -67,6 +67,8 @@ def _problem_cells(
     cells = {}
     for row, problem_id in enumerate(run.results.ids):
         if problem_id in ids:
-            best = f"max@{largest_k} {share(values[largest_k][row])}"
-            cells[problem_id] = Cell(share(values[1][row]), best, link=addresses[problem_id])
+            best = f"max@{largest_k} {three_decimals(values[largest_k][row])}"
+            cells[problem_id] = Cell(
+                three_decimals(values[1][row]), best, link=addresses[problem_id]
+            )
     return cells

@@ -9,7 +9,7 @@ from typing import Any
 from maxatk.errors import counted
 from maxatk.folders import known
 from maxatk.report.problem_details import rewards_text
-from maxatk.report.tables import Cell, share, table_of_rows
+from maxatk.report.tables import Cell, table_of_rows, three_decimals
 from maxatk.view.markup import markup_of
 from maxatk.view.watched_training import WatchedTraining
 
@@ -49,7 +49,7 @@ def steps_markup(
     for step, run in steps[:most]:
         covering[run] = logged.get((step, run)) or covering.get(run, {})
         values = trainings[run].values_of(step)
-        cells = [share(values.get(key, known(covering[run], key))) for key in keys]
+        cells = [three_decimals(values.get(key, known(covering[run], key))) for key in keys]
         name = Cell(step_name(names[run], step), link=f"#step/{run}/{step}")
         rows.append([name, *cells])
     caption = (
@@ -90,7 +90,7 @@ def _group_cells(group: Mapping[str, Any], *, link: str) -> list[Cell | str]:
     return [
         Cell(title or "–", link=link),
         rewards_text(rewards),
-        share(sum(scored) / len(scored) if scored else None),
-        share(max(scored, default=None)),
+        three_decimals(sum(scored) / len(scored) if scored else None),
+        three_decimals(max(scored, default=None)),
         "yes" if signal else "none",
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from maxatk.check import is_whole
 from maxatk.errors import DataError, InvalidValueError, counted
+from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.folder import (
     FAILURES,
     MANIFEST,
@@ -22,7 +23,7 @@ from maxatk.evaluation.folder import (
 )
 from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results, recorded_threshold
-from maxatk.evaluation.tally import ScoreTally, build_results
+from maxatk.evaluation.score_tally import ScoreTally
 from maxatk.folders import read_json
 from maxatk.records import Score
 from maxatk.training.group_log import prompt_key

@@ -63,10 +63,13 @@ def run_check(
         os.close(descriptor)
     # The candidate first: its clock is the one that counts.
     ending, status, cpu, memory = await_end(candidate, request, context, start, helper=checker)
-    verdict = await_end(checker, request, context, start, spent=cpu, reported=True)
+    checker_ending, checker_status, checker_cpu, checker_memory = await_end(
+        checker, request, context, start, spent=cpu, reported=True
+    )
     if status == 0 and ending == protocol.EXITED:
-        ending, status = verdict[:2]
-    return ending, status, cpu + verdict[2], max(memory, verdict[3])
+        ending = checker_ending
+        status = checker_status
+    return ending, status, cpu + checker_cpu, max(memory, checker_memory)
 
 
 def _enter_half(

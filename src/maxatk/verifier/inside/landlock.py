@@ -5,13 +5,22 @@ import os
 
 from maxatk.verifier.inside import syscalls
 
-_EXECUTE = 1
-_READ = 1 << 2 | 1 << 3  # read a file, list a folder
+# LANDLOCK_ACCESS_FS_... of linux/landlock.h.
+_EXECUTE = 1 << 0
 _WRITE_FILE = 1 << 1
-_FILE_ONLY = 1 | 1 << 1 | 1 << 2
-# Read, write, list; remove and make files and folders; rename between folders (from version 2
-# on), truncate (from 3 on).
-_SCRATCH = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13 | 1 << 14
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_REMOVE_DIR = 1 << 4
+_REMOVE_FILE = 1 << 5
+_MAKE_DIR = 1 << 7
+_MAKE_REG = 1 << 8
+_REFER = 1 << 13  # rename between folders, from version 2 on
+_TRUNCATE = 1 << 14  # from version 3 on
+
+_READ = _READ_FILE | _READ_DIR
+_FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE
+_MAKE_AND_REMOVE = _MAKE_DIR | _MAKE_REG | _REMOVE_DIR | _REMOVE_FILE
+_SCRATCH = _READ | _WRITE_FILE | _MAKE_AND_REMOVE | _REFER | _TRUNCATE
 # Interface version -> all file accesses known to it (execute, write, read, make, remove, ...).
 _ACCESSES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NET_TCP = 0b11  # bind and connect, from version 4 on
@@ -39,8 +48,13 @@ def restrict(
     version = syscalls.syscall(syscalls.NR_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     handled = _ACCESSES[max(number for number in _ACCESSES if number <= version)]
     rules = _Ruleset(handled, _NET_TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
-    # An older kernel knows fewer fields, and refuses a longer structure.
-    size = 8 if version < 4 else 16 if version < 6 else 24
+    # An older kernel knows fewer fields of 8 bytes, and refuses a longer structure.
+    if version < 4:
+        size = 8
+    elif version < 6:
+        size = 16
+    else:
+        size = 24
     ruleset = syscalls.syscall(
         syscalls.NR_LANDLOCK_CREATE, ctypes.byref(rules), ctypes.c_size_t(size), 0
     )

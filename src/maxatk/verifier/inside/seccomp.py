@@ -190,8 +190,9 @@ def _zygote_rules() -> Rules:
 def _assembled(machine: str, rules: Rules, otherwise: Instruction) -> Filter:
     """Return the filter that asks `rules` about the calls they name, and else does `otherwise`."""
     code = _prologue(machine)
+    machine_column = list(ARCHITECTURES).index(machine)
     for name, block in rules.items():
-        number = _NUMBERS[name][list(ARCHITECTURES).index(machine)]
+        number = _NUMBERS[name][machine_column]
         if number is not None:
             code += [(_JEQ, 0, len(block), number), *block]
     return Filter([*code, otherwise])

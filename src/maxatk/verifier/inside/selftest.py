@@ -8,7 +8,7 @@ from maxatk.verifier.inside import execution, supervise, syscalls
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 
 def run(context: supervise.Context) -> dict[str, bool | str]:
@@ -23,7 +23,7 @@ def run(context: supervise.Context) -> dict[str, bool | str]:
         return results
     cheaper = _try_in_a_test(context, probes, threads=False)
     failed = [name for name, held in cheaper.items() if held is not True]
-    results["fork_limit"] = not failed or f"does not hold: {', '.join(failed)}"
+    results["fork_limit"] = f"does not hold: {', '.join(failed)}" if failed else True
     return results
 
 
@@ -49,13 +49,17 @@ def _try_in_a_test(
     answer = os.read(reader, len(probes))
     os.close(reader)
     os.waitpid(program, 0)
-    refused = dict(zip(probes, answer, strict=False))
-    results: dict[str, bool | str] = {
-        f"proved_{name}": refused.get(name) == 1 or "was possible" for name in probes
-    }
-    imports = results.pop("proved_import")
-    results["imports_work"] = imports is not True or "the standard library cannot be read"
+    results = _proofs(probes, answer)
+    # The import is the one probe that must not fail.
+    is_import_refused = results.pop("proved_import") is True
+    results["imports_work"] = "the standard library cannot be read" if is_import_refused else True
     return results
+
+
+def _proofs(names: Collection[str], answer: bytes) -> dict[str, bool | str]:
+    """Return what the answer of a child, one byte a probe in this order, says of each of them."""
+    refused = dict(zip(names, answer, strict=False))  # a child that died has said less
+    return {f"proved_{name}": True if refused.get(name) == 1 else "was possible" for name in names}
 
 
 def _refused(name: str, probe: Callable[[], object]) -> bool:
@@ -98,8 +102,7 @@ def of_a_builder(enter_build: Callable[[], None]) -> dict[str, bool | str]:
     answer = os.read(reader, len(_OF_A_BUILDER))
     os.close(reader)
     os.wait()
-    refused = dict(zip(_OF_A_BUILDER, answer, strict=False))
-    return {f"proved_{name}": refused.get(name) == 1 or "was possible" for name in _OF_A_BUILDER}
+    return _proofs(_OF_A_BUILDER, answer)
 
 
 _OF_A_BUILDER = ("no_socket", "no_signal", "no_reading", "no_proc")

@@ -43,8 +43,11 @@ def rehearse(context: supervise.Context) -> None:
     results = os.memfd_create("results")
     table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN, 0)
     os.write(job, table + _INPUT)
-    limits = (*(10.0,) * 4, 1 << 30, 1 << 20, 1 << 30)
-    request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, *limits, protocol.ENTER_PYTHON))
+    seconds = (10.0, 10.0, 10.0, 10.0)  # CPU, wall, idle and compile limit
+    memory_and_output = (1 << 30, 1 << 20, 1 << 30)  # output of a test, then of all of them
+    request = supervise.Request(
+        protocol.REQUEST.pack(1, 0, 0, *seconds, *memory_and_output, protocol.ENTER_PYTHON)
+    )
     trial = supervise.Context(
         job, results, context.test_filter, None, base_memory=0, orphans=context.orphans
     )
