@@ -36,7 +36,7 @@ class Estimate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Best:
+class BestModel:
     """A method at its best for the best of `aim` answers.
 
     `model` is the one that all seeds choose: to be trained for that N. `by_seed` are those that the
@@ -62,7 +62,7 @@ class CurvePoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class Beyond:
+class RivalTest:
     """The methods that are not rivals against the rivals, at one N and one floor of max@1.
 
     Each side chooses the best of all its models, and the rivals may choose the model before
@@ -91,9 +91,9 @@ class Front:
 
     rivals: tuple[str, ...]
     chosen_on: str
-    best: tuple[Best, ...]
+    best: tuple[BestModel, ...]
     curves: tuple[CurvePoint, ...]
-    beyond: tuple[Beyond, ...]
+    beyond: tuple[RivalTest, ...]
 
 
 def front_of(
@@ -122,7 +122,7 @@ def front_of(
     models_of_method = defaultdict(list)
     for name, method in methods.items():
         models_of_method[method].append(name)
-    best: list[Best] = []
+    best: list[BestModel] = []
     curves: list[CurvePoint] = []
     for method, names in models_of_method.items():
         best += _best_for_each_aim(models, method, names)
@@ -132,7 +132,7 @@ def front_of(
     theirs = [name for name, method in methods.items() if method in rivals]
     # The rivals may also leave the model as it is, which is the best of many at the lowest floors.
     theirs += untrained
-    beyond: list[Beyond] = []
+    beyond: list[RivalTest] = []
     for aim in shared_ks:
         beyond += _beyond_floors(models, ours, theirs, aim, floors)
     return Front(
@@ -157,13 +157,13 @@ def _floors(models: Candidates, names: Sequence[str], *, lowest_of: Sequence[str
     return [float(floor) for floor in np.linspace(lowest, highest, FLOORS)]
 
 
-def _best_for_each_aim(models: Candidates, method: str, names: Sequence[str]) -> list[Best]:
+def _best_for_each_aim(models: Candidates, method: str, names: Sequence[str]) -> list[BestModel]:
     """Return a method at its best for every N at which one of its models has a value."""
     candidates = [_best(models, method, names, aim) for aim in models.ks]
     return [best for best in candidates if best is not None]
 
 
-def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Best | None:
+def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> BestModel | None:
     """Return a method, whose models are `names`, at its best for one N; None without a value."""
     model = models.chosen(names, aim, NO_FLOOR, models.seeds)
     by_seed = models.chosen_by_seed(names, aim, NO_FLOOR)
@@ -181,7 +181,7 @@ def _best(models: Candidates, method: str, names: Sequence[str], aim: int) -> Be
             high=none_for_nan(interval.high[column]),
         )
         estimates.append(estimate)
-    return Best(method, aim, model, tuple(by_seed), tuple(estimates))
+    return BestModel(method, aim, model, tuple(by_seed), tuple(estimates))
 
 
 def _curve(
@@ -203,13 +203,13 @@ def _beyond_floors(
     theirs: Sequence[str],
     aim: int,
     floors: Sequence[float],
-) -> list[Beyond]:
+) -> list[RivalTest]:
     """Return the differences of two sides at one N above ascending floors, while both reach them.
 
     A floor at which both sides choose what they chose at the one before is the same test again. A
     correction that counted it would take each of its copies for evidence of the others.
     """
-    tests: list[Beyond] = []
+    tests: list[RivalTest] = []
     chosen_before = None
     for floor in floors:
         our_models = models.chosen_by_seed(ours, aim, floor)
@@ -229,7 +229,7 @@ def _beyond(
     their_models: Sequence[str],
     aim: int,
     floor: float,
-) -> Beyond:
+) -> RivalTest:
     """Return the difference at one N of what two sides choose for every seed above a floor."""
     column = models.ks.index(aim)
     our_values = [values[:, [column]] for values in models.held_out(our_models)]
@@ -238,7 +238,7 @@ def _beyond(
     test = models.interval([our - their for our, their in pairs])
     if models.bounded(our_models) and models.bounded(their_models):
         test = within(test, -1.0, 1.0)
-    return Beyond(
+    return RivalTest(
         aim=aim,
         floor=floor,
         model=_commonest(our_models),
@@ -258,7 +258,7 @@ def _commonest(models: Sequence[str]) -> str:
     return model
 
 
-def _corrected(tests: Sequence[Beyond]) -> tuple[Beyond, ...]:
+def _corrected(tests: Sequence[RivalTest]) -> tuple[RivalTest, ...]:
     """Return the tests with their p corrected for all of them."""
     adjusted = adjusted_p_values([test.p for test in tests])
     return tuple(

@@ -15,7 +15,7 @@ from maxatk.report.tables import change, change_interval, three_decimals
 from maxatk.studies.demo_conclusion import demo_conclusion
 from maxatk.studies.findings import Study, build_study, logged_until, pooled_models
 from maxatk.studies.findings_tables import write_tables
-from maxatk.studies.front import Beyond, Front, front_of
+from maxatk.studies.front import Front, RivalTest, front_of
 from maxatk.studies.front_figure import front_figure
 from maxatk.studies.problem_values import write_problem_values
 from maxatk.studies.recipe import StudyRecipe
@@ -108,7 +108,7 @@ def front_sentences(front: Front) -> list[str]:
     return sentences
 
 
-def _ends(test: Beyond) -> str:
+def _ends(test: RivalTest) -> str:
     """Return the interval of a difference, which it lacks where it is the same everywhere."""
     if test.low is None or test.high is None:
         return "(the same everywhere)"
