@@ -61,7 +61,8 @@ def compare(evaluation: Path, prompts: int) -> None:
     measured = []
     encode = lambda text: tokenizer(text)["input_ids"]  # noqa: E731
     for pool in pools(evaluation, encode, problems=prompts, samples=256):
-        gradients = log_prob_gradients(model, parameters, tokenizer, pool)
+        end = [tokenizer.eos_token_id]
+        gradients = log_prob_gradients(model, parameters, tokenizer, pool, end=end)
         measured.append((pool.rewards, (gradients @ gradients.T).astype(float)))
     means = [rewards.mean() for rewards, _ in measured]
     passed = [(rewards >= 1).mean() for rewards, _ in measured]

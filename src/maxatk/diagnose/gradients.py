@@ -198,10 +198,9 @@ def log_prob_gradients(
 ) -> FloatArray:
     """Return the centred gradients of the log-probability of a pool's completions: (M, D).
 
-    Each completion has the ids of `end` behind its own.
-
-    The model never gave the end token to a completion that a stop text has ended. A run does not
-    say of each which of the two it was, so that with such texts none of them has it.
+    Each completion has the ids of `end` behind its own. The model never gave the end token to a
+    completion that a stop text has ended. A run does not say of each which of the two it was, so
+    that with such texts none of them has it.
     """
     import torch
 
