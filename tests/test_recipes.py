@@ -60,6 +60,7 @@ ON_POLICY = [
         "front_weaker_penalty",
         "front_dr_grpo",
         "front_distillation",
+        "front_distillation_again",
         "front_temperature",
         "front_temperature_longer",
         "front_rollouts",
