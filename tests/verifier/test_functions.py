@@ -211,6 +211,94 @@ def test_a_checker_may_expect_an_exception(verifier):
     assert outcome(verifier, program, TestCase(check=check), entry_point="f") is Outcome.PASSED
 
 
+RAISED = [
+    ("class E(ValueError): pass\ndef f(): raise E('no')", "ValueError", "str(e) == 'no'"),
+    ("class E(ValueError): pass\ndef f(): raise E('no')", "Exception", "type(e).__name__ == 'E'"),
+    ("def f(): raise KeyError('a')", "KeyError", "e.args == ('a',) and str(e) == repr('a')"),
+    ("class Missing(KeyError): pass\ndef f(): raise Missing('a', 3)", "KeyError",
+     "e.args == ('a', 3)"),
+    ("def f(): open('none')", "FileNotFoundError", "e.errno == 2 and e.filename == 'none'"),
+    ("def f(): open('none')", "OSError", "type(e) is FileNotFoundError"),
+    ("import json\ndef f(): json.loads('x')", "ValueError", "'Expecting value' in str(e)"),
+    ("import json\ndef f(): json.loads('[x')", "json.JSONDecodeError",
+     "e.pos == 1 and type(e) is json.JSONDecodeError"),
+    ("import statistics\ndef f(): statistics.mean([])", "ValueError", "'mean' in str(e)"),
+    ("import statistics\ndef f(): statistics.mean([])", "statistics.StatisticsError", "True"),
+    ("import decimal\ndef f(): decimal.Decimal('x')", "ArithmeticError", "True"),
+    ("import decimal\ndef f(): decimal.Decimal('x')", "decimal.InvalidOperation", "True"),
+    ("def f(): 'ä'.encode('ascii')", "UnicodeEncodeError", "e.start == 0 and e.object == 'ä'"),
+    ("def f(): b'\\xff'.decode()", "ValueError", "e.reason == 'invalid start byte'"),
+    ("def f(): raise SystemExit(3)", "SystemExit", "e.code == 3"),
+    ("def f(): exit()", "SystemExit", "e.code is None"),
+    ("class E(Exception):\n    def __init__(self, n): self.n = n\n    def __str__(self):"
+     " return f'<{self.n}>'\ndef f(): raise E(7)", "Exception", "(e.n, str(e)) == (7, '<7>')"),
+    ("class E(ValueError, KeyError): pass\ndef f(): raise E(1)", "KeyError",
+     "isinstance(e, ValueError)"),
+    ("class E(Exception):\n    def __str__(self): return 1 / 0\ndef f(): raise E", "Exception",
+     "str(e) == ''"),
+    ("def f(): raise ValueError(object())", "ValueError", "'object' in str(e)"),
+    ("def f(): raise ValueError('x' * 10**6)", "ValueError", "e.args == ('x' * 1000,)"),
+    ("def f(): assert False, 'no'", "AssertionError", "str(e) == 'no'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "kind", "holds"), RAISED)
+def test_an_exception_crosses_with_its_classes_and_what_it_holds(verifier, program, kind, holds):
+    check = (
+        "import decimal, json, statistics\ndef check(f):\n    try:\n        f()\n"
+        f"    except {kind} as e:\n        assert {holds}, [repr(e), str(e), type(e).__mro__]\n"
+        "    else:\n        assert False\n"
+    )
+    verdict = verifier.verify(program, [TestCase(check=check)], entry_point="f")
+    assert verdict.outcome is Outcome.PASSED, verdict.tests[0].stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "__import__('unittest').SkipTest('x')",
+        "type('SkipTest', (Exception,), {'__module__': 'unittest.case'})",
+        "type('Stop', (StopIteration,), {})",
+    ],
+)
+def test_no_error_of_a_program_skips_a_test(verifier, error):
+    check = (
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n"
+        "        self.assertEqual([f(n) for n in [1]], [1])\n"
+        "result = unittest.main(module=None, argv=['', '__main__.T'], exit=False) if 0 else "
+        "unittest.TextTestRunner().run(T('test_f'))\nassert result.wasSuccessful()\n"
+    )
+    tests = [TestCase(check=check)]
+    for program, outcome in (("return n", "passed"), (f"raise {error}", "wrong_answer")):
+        verdict = verifier.verify(f"def f(n): {program}", tests, entry_point="f")
+        assert verdict.outcome == outcome, verdict.tests[0].stderr
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "(False, 1, 2, 3, 4)",
+        "(False, [], '', (), {})",
+        "(False, [('builtins', 'eval')], '', ('1',), {})",
+        "(False, [('os', 'system')], '', ('true',), {})",
+        "(False, [('builtins', 'KeyError')], '', 5, {})",
+        "(False, [('builtins', 'KeyError')], '', (), 7)",
+        "(False, [('builtins', 'GeneratorExit')], '', (), {})",
+        "(False, [('x', '\\0'), ('builtins', 'OSError')], '', (), {'__class__': 1})",
+        "(False, [('builtins', 'BaseExceptionGroup')], '', ('a', [1]), {})",
+        "(True,)",
+    ],
+)
+def test_an_error_that_a_program_forges_is_no_pass(verifier, sent):
+    forged = (
+        "import os\ndef f():\n    from maxatk.verifier.inside import values, checking\n"
+        f"    checking._send(values.encode({sent}))\n    os._exit(0)"
+    )
+    test = TestCase(check="assert candidate() == 5")
+    verdict = verifier.verify(forged, [test], entry_point="f")
+    assert verdict.outcome is Outcome.RUNTIME_ERROR, verdict.tests[0].stderr
+
+
 LOOPS = [
     "def check(candidate):\n    assert all(map(lambda n: candidate(n) == n, [1, 2]))\n",
     "def check(candidate):\n    for got, want in zip(map(candidate, [1, 2]), [1, 2]):\n"
