@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import decimal
-import io
 import re
-import tokenize
 from collections.abc import Iterable
 
 from maxatk.errors import InvalidValueError
 from maxatk.records import TestCase
-from maxatk.verifier.python_source import FILE
+from maxatk.verifier.python_source import FILE, with_hexadecimal_integers
 
-_LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
 _MOST_PARSED = 1 << 14  # characters of a call or a check that is read before it is run
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 
@@ -84,9 +80,9 @@ def expected_value(test: TestCase) -> object:
             return ast.literal_eval(output)
         except (ValueError, SyntaxError):
             # Python reads long decimal integers only where it is told to, hexadecimal ones always.
-            return ast.literal_eval(_with_hexadecimal_integers(output))
+            return ast.literal_eval(with_hexadecimal_integers(output))
     except (
-        *(ValueError, SyntaxError, tokenize.TokenError),
+        *(ValueError, SyntaxError),
         TypeError,  # of a set or a key that cannot be hashed
         *(RecursionError, MemoryError),  # of one that is nested too deeply for Python's parser
     ) as error:
@@ -94,12 +90,3 @@ def expected_value(test: TestCase) -> object:
             f"TestCase(call={test.call!r:.80}): output must be a Python literal, got "
             f"{test.output!r:.80}"
         ) from error
-
-
-def _with_hexadecimal_integers(text: str) -> str:
-    tokens = []
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        long = token.type == tokenize.NUMBER and _LONG_INTEGER.fullmatch(token.string)
-        string = hex(int(decimal.Decimal(token.string))) if long else token.string
-        tokens.append((token.type, string))
-    return tokenize.untokenize(tokens)
