@@ -96,6 +96,11 @@ COMPLETIONS = [
     ("", None, ""),
     ("I do not know.", None, "I do not know."),
     ("I do not know.", "add", "I do not know."),
+    # words in comments and strings read nothing
+    (f'{PY}{LOOP}{END}Next:\n{PY}# input() reads\nprint("5")\n{END}', None, LOOP),
+    (f'{PY}{LOOP}{END}Next:\n{PY}print("call input() here")\n{END}', None, LOOP),
+    (f"{PY}{LOOP}# sys.stdin = io.StringIO('3')\n{END}Next:\n{PY}print(9)\n{END}", None,
+     f"{LOOP}# sys.stdin = io.StringIO('3')\n"),
     ("Use `x` and ```y``` here", None, "Use `x` and ```y``` here"),
     (BODY, "add", BODY),  # the body of a function that the prompt begins
     # tags
