@@ -6,7 +6,7 @@ import pytest
 import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Job
+from maxatk.verifier import Job, is_plain_call
 
 ADD = "def add(a, b):\n    return a + b\n"
 
@@ -65,6 +65,25 @@ def test_a_program_that_is_called_has_no_input(verifier, program, test):
 def test_methods_of_a_solution_are_called(verifier, output, compare, expected):
     test = TestCase(call="Solution().pair(1)", output=output)
     assert verifier.verify(SOLUTION, [test], compare).outcome == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "is_plain"),
+    [
+        ("f(1)", True),
+        ("f(-1.5, *[1], k={'a': (1j,)})", True),
+        ("Solution().run([1])", True),
+        ("f(set(), n=frozenset([1])).items", True),
+        ("abs(f(1) - 3) < 1e-6", False),
+        ("f(1) == 3", False),
+        ("sorted(f(1))", False),
+        ("f(1)[0]", False),
+        ("f(g(1))", False),
+        ("f(", True),  # which is refused as no expression
+    ],
+)
+def test_a_plain_call_does_nothing_but_call(call, is_plain):
+    assert is_plain_call(call) is is_plain
 
 
 def test_subclasses_of_builtins_count_as_their_base(verifier):

@@ -39,6 +39,47 @@ def parsed_test(text: str, mode: str) -> ast.AST | None:
         raise SyntaxError(str(error)) from error
 
 
+# What the arguments of a plain call are made of.
+_LITERAL_PARTS = (
+    *(ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.expr_context),
+    *(ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator, ast.Call, ast.keyword, ast.Starred),
+)
+_MAKERS = ("set", "frozenset", "list", "tuple", "dict", "range", "float", "complex", "bytearray")
+
+
+def is_plain_call(text: str) -> bool:
+    """Say whether an expression does nothing but call, as `f(1)` and `Solution().run([1])` do.
+
+    Whatever else is in it, such as `sorted(f(1))` or `f(1) == 3`, the program could replace. One
+    that is too long to parse counts as plain, and so does what is no expression.
+    """
+    try:
+        tree = parsed_test(text.strip(), "eval")
+    except SyntaxError:  # which a job refuses
+        return True
+    return not isinstance(tree, ast.Expression) or _is_plain(tree.body)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    match node:
+        case ast.Name():
+            return True
+        case ast.Attribute(value=owner):
+            return _is_plain(owner)
+        case ast.Call(func=called, args=arguments, keywords=named):
+            given = [*arguments, *(keyword.value for keyword in named)]
+            return _is_plain(called) and all(map(_is_made_of_literals, given))
+    return False
+
+
+def _is_made_of_literals(node: ast.expr) -> bool:
+    """Say whether an argument has no part that the program answers for, but for such as `set()`."""
+    return all(
+        part.id in _MAKERS if isinstance(part, ast.Name) else isinstance(part, _LITERAL_PARTS)
+        for part in ast.walk(node)
+    )
+
+
 def called_name(tests: Iterable[TestCase]) -> str | None:
     """Return the function or class that the first call of tests is of, None without one.
 
