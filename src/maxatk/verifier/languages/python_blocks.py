@@ -154,7 +154,7 @@ def reads_input(program: str) -> bool:
     """
     tree = parsed(program)
     nodes = [] if tree is None else list(ast.walk(tree))
-    if tree is None or any(_name_of_call(node) in ("exec", "eval") for node in nodes):
+    if tree is None or any(map(_may_run_a_string, nodes)):
         return _READS.search(program) is not None and not _HAS_INPUT.search(program)
     return any(map(_reads, nodes)) and not any(map(_has_own_input, nodes))
 
@@ -181,14 +181,20 @@ def _reads(node: ast.AST) -> bool:
 def _has_own_input(node: ast.AST) -> bool:
     """Say whether a node puts a text in the place of sys.stdin."""
     match node:
-        case ast.Assign(targets=[ast.Name("stdin") | ast.Attribute(attr="stdin")]):
-            return _HAS_INPUT.search(ast.unparse(node)) is not None
+        case ast.Assign(
+            targets=[ast.Name("stdin") | ast.Attribute(attr="stdin")],
+            value=ast.Call(
+                func=ast.Name("StringIO") | ast.Attribute(attr="StringIO"), args=arguments
+            ),
+        ):
+            parts = [part for argument in arguments for part in ast.walk(argument)]
+            names = {part.id for part in parts if isinstance(part, ast.Name)}
+            return names.isdisjoint(("sys", "stdin", "os", "open"))
     return False
 
 
-def _name_of_call(node: ast.AST) -> str:
-    is_named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    return node.func.id if is_named else ""
+def _may_run_a_string(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("exec", "eval")
 
 
 def is_stub(node: ast.stmt) -> bool:
