@@ -193,6 +193,17 @@ def test_problems_of_which_nothing_can_be_checked_are_counted(maxatk, tmp_path):
     assert json.loads(checked.stdout)["checked"] == [counts]
 
 
+def test_calls_that_a_program_could_answer_without_a_right_value_are_named(maxatk, tmp_path):
+    calls = ("f(1)", "abs(f(1) - 3) < 1e-6", "f(1) == 3")
+    rows = [{"id": call, "prompt": "x", "tests": [{"call": call, "output": "3"}]} for call in calls]
+    write_rows(tmp_path / "p.jsonl", *rows)
+    write_rows(tmp_path / "p.solutions.jsonl", {"problem_id": "f(1)", "completion": "f = None"})
+    checked = maxatk("problems", "check", "p.jsonl")
+    assert checked.returncode == 0, checked.stderr
+    remark = "2 problems with a call that does more than call, such as 'abs(f(1) - 3) < 1e-6'"
+    assert remark in checked.stderr
+
+
 def test_rows_that_all_fall_away_are_counted_and_refused(maxatk, tmp_path):
     odd = mbpp_row(tests=["assert f(x) == 1"])
     rows = write_rows(tmp_path / "rows.jsonl", odd)

@@ -96,6 +96,20 @@ COMPLETIONS = [
     ("", None, ""),
     ("I do not know.", None, "I do not know."),
     ("I do not know.", "add", "I do not know."),
+    # a program without a fence, beside sentences
+    (f"Here is the code:\n\n{LOOP}", None, LOOP),
+    (f"{LOOP}This prints squares.", None, LOOP),
+    (f"{LOOP}\nThis reads a number\nand prints squares.\n\nDone", None, LOOP),
+    (f"Sure! Here it is:\n\n{ADD}\nIt adds two numbers.\n", "add", ADD),
+    (f"Here is the code:\n\n{ADD}", "sub", f"Here is the code:\n\n{ADD}"),
+    (f"{LOOP}print(1\n", None, f"{LOOP}print(1\n"),
+    (f"{LOOP}x = = 1\nThis is wrong.", None, f"{LOOP}x = = 1\nThis is wrong."),
+    ("Here is the answer:\n\n42", None, "Here is the answer:\n\n42"),
+    # words in comments and strings read nothing
+    (f'{PY}{LOOP}{END}Next:\n{PY}# input() reads\nprint("5")\n{END}', None, LOOP),
+    (f'{PY}{LOOP}{END}Next:\n{PY}print("call input() here")\n{END}', None, LOOP),
+    (f"{PY}{LOOP}# sys.stdin = io.StringIO('3')\n{END}Next:\n{PY}print(9)\n{END}", None,
+     f"{LOOP}# sys.stdin = io.StringIO('3')\n"),
     ("Use `x` and ```y``` here", None, "Use `x` and ```y``` here"),
     (BODY, "add", BODY),  # the body of a function that the prompt begins
     # tags

@@ -218,13 +218,27 @@ def test_a_program_whose_compiler_was_killed_every_time_is_built_anew_when_asked
         assert verifier.verify(SLOW, [attacks.HELD], language="cpp").reward == 1.0
 
 
+def test_a_build_that_a_busy_machine_gave_no_core_is_no_fault_of_the_program(monkeypatch):
+    from maxatk.verifier import builder_process
+
+    with Verifier(workers=1) as verifier:
+        with monkeypatch.context() as patched:
+            patched.setattr(builder_process, "WALL_SECONDS", 0.01)
+            verdict = verifier.verify(SLOW, [attacks.HELD], language="cpp")
+        assert verdict.outcome is Outcome.INFRA_ERROR
+        assert "compiling took longer" in verdict.tests[0].stderr
+        monkeypatch.setattr(builder_process, "WALL_SECONDS", patience(60))
+        assert verifier.verify(SLOW, [attacks.HELD], language="cpp").reward == 1.0
+
+
 def test_a_build_that_takes_too_long_is_ended(monkeypatch):
     from maxatk.verifier import builder_process, builds
 
-    monkeypatch.setattr(builder_process, "WALL_SECONDS", 0.5)
-    monkeypatch.setattr(builds, "WALL_SECONDS", 0.5)
+    # As if the parts of a compiler had used the CPU time of a build together.
+    monkeypatch.setattr(builder_process, "WALL_SECONDS", 2.0)
+    monkeypatch.setattr(builds, "CPU_SECONDS", 0.01)
     with Verifier(workers=1) as verifier:
         verdict = verifier.verify(ENDLESS, [attacks.HELD], language="cpp")
         assert verdict.outcome is Outcome.COMPILE_ERROR
-        assert "compiling took longer" in verdict.tests[0].stderr
+        assert "s of CPU" in verdict.tests[0].stderr
         assert verifier.verify("print('held')", [attacks.HELD]).reward == 1.0

@@ -6,7 +6,7 @@ import pytest
 import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Job
+from maxatk.verifier import Job, is_plain_call
 
 ADD = "def add(a, b):\n    return a + b\n"
 
@@ -65,6 +65,25 @@ def test_a_program_that_is_called_has_no_input(verifier, program, test):
 def test_methods_of_a_solution_are_called(verifier, output, compare, expected):
     test = TestCase(call="Solution().pair(1)", output=output)
     assert verifier.verify(SOLUTION, [test], compare).outcome == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "is_plain"),
+    [
+        ("f(1)", True),
+        ("f(-1.5, *[1], k={'a': (1j,)})", True),
+        ("Solution().run([1])", True),
+        ("f(set(), n=frozenset([1])).items", True),
+        ("abs(f(1) - 3) < 1e-6", False),
+        ("f(1) == 3", False),
+        ("sorted(f(1))", False),
+        ("f(1)[0]", False),
+        ("f(g(1))", False),
+        ("f(", True),  # which is refused as no expression
+    ],
+)
+def test_a_plain_call_does_nothing_but_call(call, is_plain):
+    assert is_plain_call(call) is is_plain
 
 
 def test_subclasses_of_builtins_count_as_their_base(verifier):
@@ -209,6 +228,94 @@ def test_a_checker_may_expect_an_exception(verifier):
     )
     program = "def f(x): return 1 // x"
     assert outcome(verifier, program, TestCase(check=check), entry_point="f") is Outcome.PASSED
+
+
+RAISED = [
+    ("class E(ValueError): pass\ndef f(): raise E('no')", "ValueError", "str(e) == 'no'"),
+    ("class E(ValueError): pass\ndef f(): raise E('no')", "Exception", "type(e).__name__ == 'E'"),
+    ("def f(): raise KeyError('a')", "KeyError", "e.args == ('a',) and str(e) == repr('a')"),
+    ("class Missing(KeyError): pass\ndef f(): raise Missing('a', 3)", "KeyError",
+     "e.args == ('a', 3)"),
+    ("def f(): open('none')", "FileNotFoundError", "e.errno == 2 and e.filename == 'none'"),
+    ("def f(): open('none')", "OSError", "type(e) is FileNotFoundError"),
+    ("import json\ndef f(): json.loads('x')", "ValueError", "'Expecting value' in str(e)"),
+    ("import json\ndef f(): json.loads('[x')", "json.JSONDecodeError",
+     "e.pos == 1 and type(e) is json.JSONDecodeError"),
+    ("import statistics\ndef f(): statistics.mean([])", "ValueError", "'mean' in str(e)"),
+    ("import statistics\ndef f(): statistics.mean([])", "statistics.StatisticsError", "True"),
+    ("import decimal\ndef f(): decimal.Decimal('x')", "ArithmeticError", "True"),
+    ("import decimal\ndef f(): decimal.Decimal('x')", "decimal.InvalidOperation", "True"),
+    ("def f(): 'ä'.encode('ascii')", "UnicodeEncodeError", "e.start == 0 and e.object == 'ä'"),
+    ("def f(): b'\\xff'.decode()", "ValueError", "e.reason == 'invalid start byte'"),
+    ("def f(): raise SystemExit(3)", "SystemExit", "e.code == 3"),
+    ("def f(): exit()", "SystemExit", "e.code is None"),
+    ("class E(Exception):\n    def __init__(self, n): self.n = n\n    def __str__(self):"
+     " return f'<{self.n}>'\ndef f(): raise E(7)", "Exception", "(e.n, str(e)) == (7, '<7>')"),
+    ("class E(ValueError, KeyError): pass\ndef f(): raise E(1)", "KeyError",
+     "isinstance(e, ValueError)"),
+    ("class E(Exception):\n    def __str__(self): return 1 / 0\ndef f(): raise E", "Exception",
+     "str(e) == ''"),
+    ("def f(): raise ValueError(object())", "ValueError", "'object' in str(e)"),
+    ("def f(): raise ValueError('x' * 10**6)", "ValueError", "e.args == ('x' * 1000,)"),
+    ("def f(): assert False, 'no'", "AssertionError", "str(e) == 'no'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "kind", "holds"), RAISED)
+def test_an_exception_crosses_with_its_classes_and_what_it_holds(verifier, program, kind, holds):
+    check = (
+        "import decimal, json, statistics\ndef check(f):\n    try:\n        f()\n"
+        f"    except {kind} as e:\n        assert {holds}, [repr(e), str(e), type(e).__mro__]\n"
+        "    else:\n        assert False\n"
+    )
+    verdict = verifier.verify(program, [TestCase(check=check)], entry_point="f")
+    assert verdict.outcome is Outcome.PASSED, verdict.tests[0].stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "__import__('unittest').SkipTest('x')",
+        "type('SkipTest', (Exception,), {'__module__': 'unittest.case'})",
+        "type('Stop', (StopIteration,), {})",
+    ],
+)
+def test_no_error_of_a_program_skips_a_test(verifier, error):
+    check = (
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n"
+        "        self.assertEqual([f(n) for n in [1]], [1])\n"
+        "result = unittest.main(module=None, argv=['', '__main__.T'], exit=False) if 0 else "
+        "unittest.TextTestRunner().run(T('test_f'))\nassert result.wasSuccessful()\n"
+    )
+    tests = [TestCase(check=check)]
+    for program, outcome in (("return n", "passed"), (f"raise {error}", "wrong_answer")):
+        verdict = verifier.verify(f"def f(n): {program}", tests, entry_point="f")
+        assert verdict.outcome == outcome, verdict.tests[0].stderr
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "(False, 1, 2, 3, 4)",
+        "(False, [], '', (), {})",
+        "(False, [('builtins', 'eval')], '', ('1',), {})",
+        "(False, [('os', 'system')], '', ('true',), {})",
+        "(False, [('builtins', 'KeyError')], '', 5, {})",
+        "(False, [('builtins', 'KeyError')], '', (), 7)",
+        "(False, [('builtins', 'GeneratorExit')], '', (), {})",
+        "(False, [('x', '\\0'), ('builtins', 'OSError')], '', (), {'__class__': 1})",
+        "(False, [('builtins', 'BaseExceptionGroup')], '', ('a', [1]), {})",
+        "(True,)",
+    ],
+)
+def test_an_error_that_a_program_forges_is_no_pass(verifier, sent):
+    forged = (
+        "import os\ndef f():\n    from maxatk.verifier.inside import values, checking\n"
+        f"    checking._send(values.encode({sent}))\n    os._exit(0)"
+    )
+    test = TestCase(check="assert candidate() == 5")
+    verdict = verifier.verify(forged, [test], entry_point="f")
+    assert verdict.outcome is Outcome.RUNTIME_ERROR, verdict.tests[0].stderr
 
 
 LOOPS = [

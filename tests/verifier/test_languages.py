@@ -68,6 +68,19 @@ def test_a_block_that_explains_a_program_is_not_the_program(later, program, fenc
     assert extract_code(completion, language="cpp") == program
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        'main() { puts("1"); }\n',
+        '#include <stdio.h>\nmain(void)\n{\n    puts("1");\n}\n',
+        "main(argc, argv)\nint argc;\nchar **argv;\n{\n    return 0;\n}\n",
+    ],
+)
+def test_a_main_without_a_type_is_a_main(program):
+    completion = f"```c\n{program}```\nThe output:\n```c\n1\n```\nmain() is called first.\n"
+    assert extract_code(completion, language="c") == program
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("program", "outcome", "text"),

@@ -24,7 +24,12 @@ from maxatk.problems import (
     find_problem,
 )
 from maxatk.problems.benchmarks.base import SolvedProblem
-from maxatk.problems.check import ambiguous_problems, check_solutions, checked_problems
+from maxatk.problems.check import (
+    ambiguous_problems,
+    check_solutions,
+    checked_problems,
+    replaceable_calls,
+)
 from maxatk.problems.checkers import read_checkers
 from maxatk.problems.load import read_problems, solutions_file
 from maxatk.records import Problem
@@ -109,6 +114,9 @@ def check(
     if drop is not None:
         check_file("--drop", drop, reads=[problems, checkers, solutions_file(problems)])
     by_id = checked_problems(problems, {} if checkers is None else read_checkers(checkers))
+    remark = replaceable_calls(by_id.values())
+    if remark:
+        say_aside(f"{problems}: {remark}")
     counts, reported = _checked(problems, by_id, ambiguous, verifier, progress)
     text = ""
     if drop is not None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError, MissingFileError
+from maxatk.errors import DataError, MissingFileError, counted
 from maxatk.problems.benchmarks.base import Checker
 from maxatk.problems.checkers import refuse_strangers, with_checker
 from maxatk.problems.load import read_problems, read_solutions, solutions_file
 from maxatk.records import Outcome, Problem, Verdict
-from maxatk.verifier import Progress, Verifier, problem_job
+from maxatk.verifier import Progress, Verifier, is_plain_call, problem_job
 
 _SHOWN = 300  # characters of a failed test's standard error
 
@@ -24,6 +24,24 @@ def checked_problems(path: Path, checkers: Mapping[str, Checker]) -> dict[str, P
     problems = read_problems(path)
     refuse_strangers(checkers, set(problems), source="checkers")
     return {problem_id: with_checker(p, checkers) for problem_id, p in problems.items()}
+
+
+def replaceable_calls(problems: Iterable[Problem]) -> str:
+    """Return a remark on calls in which a program could replace what judges it, "" without any."""
+    calls = {
+        problem.id: test.call
+        for problem in problems
+        for test in problem.tests
+        if test.call is not None and not is_plain_call(test.call)
+    }
+    if not calls:
+        return ""
+    problem_id, call = next(iter(calls.items()))
+    return (
+        f"{counted(len(calls))} with a call that does more than call, such as {call!r:.80} of "
+        f"{problem_id!r}: a program can replace what stands around the call, such as a builtin or "
+        "==. Write the call alone with the value that it returns, or a check"
+    )
 
 
 def check_solutions(

@@ -3,7 +3,7 @@
 See docs/verifier.md.
 """
 
-from maxatk.verifier.calls import called_name
+from maxatk.verifier.calls import called_name, is_plain_call
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, problem_job
 from maxatk.verifier.languages import LANGUAGES
@@ -36,6 +36,7 @@ __all__ = [
     "compute_scores",
     "doctor",
     "extract_code",
+    "is_plain_call",
     "languages_here",
     "problem_job",
     "quick_turns",

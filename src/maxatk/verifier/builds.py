@@ -80,7 +80,8 @@ class Builds:
         """Return the object of a source; raises SandboxDiedError, SandboxError without a compiler.
 
         A build that fails for a reason of its own is kept like one that does not. One whose
-        compiler was killed every time is not: the machine may have more memory later.
+        compiler was killed every time is not: the machine may have more memory later. One whose
+        compiler got too little of a core raises SandboxError, and is not kept either.
         """
         tools = toolchain(language)
         data = source.encode("utf-8", "surrogatepass")
@@ -152,6 +153,11 @@ class Builds:
         for _ in range(_ATTEMPTS):
             reply = builder.build(command, language.compiler.source_name, data)
             self.seconds += reply.cpu_seconds
+            if _was_starved(reply):
+                raise SandboxError(
+                    f"compiling took longer than {WALL_SECONDS:.0f} s, of which the compiler had "
+                    f"{reply.cpu_seconds:.1f} s of CPU; the machine is too busy"
+                )
             was_killed = _was_killed(reply)
             if not was_killed:
                 break
@@ -229,12 +235,15 @@ def _was_killed(reply: Reply) -> bool:
     return driver_was_killed or _KILLED.search(reply.message) is not None
 
 
+def _was_starved(reply: Reply) -> bool:
+    """Say whether the wall clock ended a compiler before it had the CPU time of a build."""
+    return reply.timed_out and reply.cpu_seconds < CPU_SECONDS
+
+
 def _explained(reply: Reply) -> str:
     """Return the first lines of what a compiler said, or what ended it."""
     message = reply.message.strip()[:_MESSAGE]
-    if reply.timed_out:
-        return f"compiling took longer than {WALL_SECONDS:.0f} s"
-    if "CPU time limit exceeded" in message:
+    if reply.timed_out or "CPU time limit exceeded" in message:
         return f"compiling took more than {CPU_SECONDS:.0f} s of CPU"
     if "File size limit exceeded" in message:
         return "a file that the compiler makes is too large"

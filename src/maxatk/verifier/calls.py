@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import decimal
-import io
 import re
-import tokenize
 from collections.abc import Iterable
 
 from maxatk.errors import InvalidValueError
 from maxatk.records import TestCase
-from maxatk.verifier.python_source import FILE
+from maxatk.verifier.python_source import FILE, with_hexadecimal_integers
 
-_LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
 _MOST_PARSED = 1 << 14  # characters of a call or a check that is read before it is run
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 
@@ -41,6 +37,47 @@ def parsed_test(text: str, mode: str) -> ast.AST | None:
         return None
     except ValueError as error:  # a zero byte, or half of a pair of surrogates
         raise SyntaxError(str(error)) from error
+
+
+# What the arguments of a plain call are made of.
+_LITERAL_PARTS = (
+    *(ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.expr_context),
+    *(ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator, ast.Call, ast.keyword, ast.Starred),
+)
+_MAKERS = ("set", "frozenset", "list", "tuple", "dict", "range", "float", "complex", "bytearray")
+
+
+def is_plain_call(text: str) -> bool:
+    """Say whether an expression does nothing but call, as `f(1)` and `Solution().run([1])` do.
+
+    Whatever else is in it, such as `sorted(f(1))` or `f(1) == 3`, the program could replace. One
+    that is too long to parse counts as plain, and so does what is no expression.
+    """
+    try:
+        tree = parsed_test(text.strip(), "eval")
+    except SyntaxError:  # which a job refuses
+        return True
+    return not isinstance(tree, ast.Expression) or _is_plain(tree.body)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    match node:
+        case ast.Name():
+            return True
+        case ast.Attribute(value=owner):
+            return _is_plain(owner)
+        case ast.Call(func=called, args=arguments, keywords=named):
+            given = [*arguments, *(keyword.value for keyword in named)]
+            return _is_plain(called) and all(map(_is_made_of_literals, given))
+    return False
+
+
+def _is_made_of_literals(node: ast.expr) -> bool:
+    """Say whether an argument has no part that the program answers for, but for such as `set()`."""
+    return all(
+        part.id in _MAKERS if isinstance(part, ast.Name) else isinstance(part, _LITERAL_PARTS)
+        for part in ast.walk(node)
+    )
 
 
 def called_name(tests: Iterable[TestCase]) -> str | None:
@@ -84,9 +121,9 @@ def expected_value(test: TestCase) -> object:
             return ast.literal_eval(output)
         except (ValueError, SyntaxError):
             # Python reads long decimal integers only where it is told to, hexadecimal ones always.
-            return ast.literal_eval(_with_hexadecimal_integers(output))
+            return ast.literal_eval(with_hexadecimal_integers(output))
     except (
-        *(ValueError, SyntaxError, tokenize.TokenError),
+        *(ValueError, SyntaxError),
         TypeError,  # of a set or a key that cannot be hashed
         *(RecursionError, MemoryError),  # of one that is nested too deeply for Python's parser
     ) as error:
@@ -94,12 +131,3 @@ def expected_value(test: TestCase) -> object:
             f"TestCase(call={test.call!r:.80}): output must be a Python literal, got "
             f"{test.output!r:.80}"
         ) from error
-
-
-def _with_hexadecimal_integers(text: str) -> str:
-    tokens = []
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        long = token.type == tokenize.NUMBER and _LONG_INTEGER.fullmatch(token.string)
-        string = hex(int(decimal.Decimal(token.string))) if long else token.string
-        tokens.append((token.type, string))
-    return tokenize.untokenize(tokens)

@@ -104,10 +104,10 @@ def extract_code(
     before an assignment, and that before an import; without an entry point the last closed program
     that reads the input; the last closed block marked as Python; the last closed program without a
     language; if a fence was opened and never closed, all that follows it; a program before the
-    first block; the last closed block of any language; the text itself. A block that defines the
-    entry point, or that reads the input, gets the blocks beside it that define what it lacks. A
-    block that repeats lines of an earlier program to explain it does not count, nor one that lacks
-    what the earlier one defines.
+    first block; the last closed block of any language; a program between sentences, where there is
+    no block; the text itself. A block that defines the entry point, or that reads the input, gets
+    the blocks beside it that define what it lacks. A block that repeats lines of an earlier program
+    to explain it does not count, nor one that lacks what the earlier one defines.
     With `repair_truncated` what follows a fence that was never closed is cut to `longest_program`,
     and the first rule counts it as a closed block. A completion whose reasoning never ends has the
     program "", unless `unfinished_thought` is "read".

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import decimal
 import re
+import sys
 import warnings
 
 FILE = "<truncated program>"
@@ -11,6 +13,13 @@ LONGEST = 1 << 14
 """Characters of a text that is parsed; what is longer is left as it is."""
 MOST_ATTEMPTS = 32
 """How often parts of one text are parsed."""
+
+# A string, which never fails to match, or an integer that Python reads only where it is told to.
+_STRING_OR_LONG_INTEGER = re.compile(
+    r"""'(?:\\.?|[^'\\])*(?:'|\Z)|"(?:\\.?|[^"\\])*(?:"|\Z)"""
+    r"""|(?<![\w.])(?P<integer>[1-9][0-9]{3999,})(?![\w.])""",
+    re.DOTALL,
+)
 
 # A program of a model may hold an invalid escape; the warning would be about this file name alone.
 warnings.filterwarnings("ignore", module=re.escape(FILE))
@@ -61,3 +70,18 @@ def longest_program(text: str) -> str:
         else:
             return "\n".join(lines) + "\n"
     return text
+
+
+def with_hexadecimal_integers(text: str, *, most_digits: int = sys.maxsize) -> str:
+    """Return a literal with its long integers in hexadecimal digits, which Python always reads.
+
+    Those of more than `most_digits`, whose conversion takes long, stay as they are.
+    """
+
+    def shortened(part: re.Match[str]) -> str:
+        digits = part["integer"]
+        if digits is None or len(digits) > most_digits:
+            return part[0]
+        return hex(int(decimal.Decimal(digits)))
+
+    return _STRING_OR_LONG_INTEGER.sub(shortened, text)

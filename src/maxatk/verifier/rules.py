@@ -15,12 +15,14 @@ from collections.abc import Callable
 from maxatk.check import one_of
 from maxatk.verifier.encoded import same_value
 from maxatk.verifier.inside import values
+from maxatk.verifier.python_source import with_hexadecimal_integers
 
 ComparisonRule = Callable[[bytes, str], bool]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _MAX_NUMBER = 4000  # characters of a number that is converted
+_MOST_DIGITS = 50_000  # of an integer in a printed literal
 _LIST_DEPTH = {"lcb": 1, "apps": 2}  # how deep a tuple still counts as a list
 _MIN_LITERAL = 1 << 16  # bytes that a literal may always have
 
@@ -89,9 +91,7 @@ def literal(actual: bytes, expected: str) -> bool:
     if len(actual_text) > max(_MIN_LITERAL, 2 * len(expected_text)):
         return False  # parsing takes much memory, and no value equal to `expected` is that long
     try:
-        actual_tree = ast.parse(actual_text, mode="eval").body
-        expected_tree = ast.parse(expected_text, mode="eval").body
-        return same_value(_encoded_literal(actual_tree), _encoded_literal(expected_tree))
+        return same_value(_encoded_text(actual_text), _encoded_text(expected_text))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
 
@@ -134,6 +134,12 @@ def rule(name: str) -> ComparisonRule:
     """Return the rule of that name; raises InvalidValueError for an unknown one."""
     one_of("compare", name, COMPARE)
     return COMPARE[name]
+
+
+def _encoded_text(text: str) -> bytes:
+    """Return the encoding of the literal in a text."""
+    readable = with_hexadecimal_integers(text, most_digits=_MOST_DIGITS)
+    return _encoded_literal(ast.parse(readable, mode="eval").body)
 
 
 def _encoded_literal(node: ast.expr) -> bytes:

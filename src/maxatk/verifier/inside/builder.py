@@ -155,11 +155,16 @@ def _become_compiler(
 
 
 def _await_end(pid: int, wall: float) -> tuple[int, bool]:
-    """Wait for the compiler; return its wait status, and whether the wall clock ended it."""
+    """Wait for the compiler; return its wait status, and whether the wall clock ended it.
+
+    Time in which this process was stopped does not count: the compiler was stopped as well.
+    """
     end = time.monotonic() + wall
     timed_out = False
     while True:
+        began = time.monotonic()
         signals.sigtimedwait(supervise.CHILD_DIED, _STEP)
+        end += max(0.0, time.monotonic() - began - _STEP)
         reaped, status = os.waitpid(pid, os.WNOHANG)
         if reaped:
             return status, timed_out

@@ -7,11 +7,10 @@ method of the program's objects ever runs beside an assertion.
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 
-from maxatk.verifier.inside import protocol, syscalls, values
+from maxatk.verifier.inside import protocol, raised, syscalls, values
 from maxatk.verifier.inside.execution import enter_test, import_program, report
 from maxatk.verifier.inside.supervise import STANDARD, Context, Request, await_end
 
@@ -27,10 +26,6 @@ _CHECK = "<check>"
 # The descriptors of both processes, once they have entered.
 _READ = 3
 _WRITE = 4
-
-
-class CandidateError(Exception):
-    """The program's function failed in a way that has no built-in exception."""
 
 
 def run_check(
@@ -114,9 +109,9 @@ def _answer_of(function: Any, args: Any, kwargs: Any) -> bytes:
     """Call the program's function and return what crosses; an exception is told on stderr."""
     try:
         return values.encode((True, function(*args, **kwargs)), foreign=True)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         report(error)
-        return values.encode((False, type(error).__name__, str(error)[:1000]))
+        return values.encode((False, *raised.told(error)), foreign=True)
 
 
 def _run_checker(entry_point: str, source: str) -> NoReturn:
@@ -155,22 +150,16 @@ def _call_candidate(*args: Any, **kwargs: Any) -> Any:
     try:
         _send(call)
     except BrokenPipeError:
-        raise CandidateError("the program has ended") from None
+        raise raised.CandidateError("the program has ended") from None
     message = _receive()
     if message is None:
-        raise CandidateError("the program has ended")
-    answer = values.decode(message)
-    if not isinstance(answer, tuple) or len(answer) < 2:
-        raise CandidateError("not an answer")
-    if answer[0] is True:
-        return answer[1]
-    kind = getattr(builtins, str(answer[1]), None)
-    if kind in (StopIteration, StopAsyncIteration):
-        # Either would end a loop of the test over its cases, as if all of them were done.
-        raise RuntimeError(f"the program raised {answer[1]}")
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        raise kind(*answer[2:])
-    raise CandidateError(*answer[1:])
+        raise raised.CandidateError("the program has ended")
+    match values.decode(message):
+        case tuple((True, value)):
+            return value
+        case tuple((False, names, text, arguments, attributes)):
+            raise raised.raised(names, text, arguments, attributes)
+    raise raised.CandidateError("not an answer")
 
 
 def _send(message: bytes) -> None:

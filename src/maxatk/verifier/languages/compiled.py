@@ -11,7 +11,12 @@ from maxatk.verifier.languages.language import Compiler, Language
 from maxatk.verifier.repeated_blocks import MOST_BLOCKS, Lines, last_whole
 
 # `int main(`, `signed main(`, `auto main(`; at the beginning of a line or behind another statement.
-_MAIN = re.compile(r"(?:^|[;}>\s])[A-Za-z_]\w*[ \t\n]+main[ \t\n]*\(", re.MULTILINE)
+# Without a type, as in old C, only where a body follows: a sentence may begin with `main()`.
+_MAIN = re.compile(
+    r"(?:^|[;}>\s])[A-Za-z_]\w*[ \t\n]+main[ \t\n]*\("
+    r"|(?:^|[;}])[ \t]*main[ \t\n]*\([^(){};]{0,200}\)[^(){}]{0,200}\{",
+    re.MULTILINE,
+)
 _TAG = re.compile(r"^[ \t]*<(answer|solution|code)>", re.MULTILINE | re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 # Text that stays as it is, or blanks and comments, which count as one blank. What never ends goes

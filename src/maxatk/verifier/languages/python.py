@@ -18,6 +18,8 @@ from maxatk.verifier.python_source import FILE, LONGEST, is_program, longest_pro
 from maxatk.verifier.repeated_blocks import MOST_BLOCKS, last_whole
 
 _WRITES = re.compile(r"\bprint\b|write|\bstdout\b")
+# Two words that no line of Python begins with, to the end of a sentence.
+_SENTENCE = re.compile(r"[A-Z][A-Za-z']*[,!.:]? [A-Za-z'`][\s\S]*[.:!?]\s*")
 _LONGEST = 1 << 16  # characters: what is longer is compared as text
 
 
@@ -135,6 +137,27 @@ def _other_block(answer: Answer) -> str | None:
     return next(filter(is_program, reversed(texts)), texts[-1])
 
 
+def _program_beside_sentences(answer: Answer) -> str | None:
+    """Return the program that stands between sentences, in a text that is none and has no block.
+
+    What it leaves out are sentences alone: a program with a wrong line remains one.
+    """
+    text = answer.text
+    if answer.blocks or answer.unclosed is not None or len(text) > LONGEST or parsed(text):
+        return None
+    lines = text.strip("\n").split("\n")
+    while lines and (not lines[0].strip() or _SENTENCE.fullmatch(lines[0])):
+        del lines[0]
+    code = "\n".join(lines)
+    program = longest_program(code)
+    following = code[len(program.rstrip()) :].strip().partition("\n\n")[0]
+    if following and not _SENTENCE.fullmatch(following):
+        return None
+    if answer.definition is not None and not answer.definition.binding(program):
+        return None
+    return program if is_program(program) else None
+
+
 _RULES: tuple[Callable[[Answer], str | None], ...] = (
     _defining_block,
     _reading_block,
@@ -143,6 +166,7 @@ _RULES: tuple[Callable[[Answer], str | None], ...] = (
     _unclosed_block,
     _program_before,
     _other_block,
+    _program_beside_sentences,
 )
 """Each returns the program of an answer, or None where the next one decides."""
 
