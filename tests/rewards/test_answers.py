@@ -389,6 +389,25 @@ def test_reading_boxes_takes_linear_time(unit):
 
 
 @needed
+@pytest.mark.parametrize("blank", [" ", "\n", "$ ", ", "])
+def test_what_stands_between_two_boxes_is_read_in_linear_time(blank):
+    assert_linear_time(last_box, lambda size: r"\boxed{1}" + blank * size + r"\boxed{2}", 16_000)
+
+
+@pytest.mark.parametrize(
+    ("between", "is_joint"),
+    [
+        (",", True), (";", True), ("$ , $", True), ("$,\n and\n$", True), (" or ", True),
+        (", or ", True), ("$,$", True), ("", False), ("  ", False), ("$$", False), (", ,", False),
+        ("; and", False), ("$$,$", False), (" nor ", False),
+    ],
+)  # fmt: skip
+def test_boxes_are_one_answer_where_a_joint_alone_is_between_them(between, is_joint):
+    boxes = last_box(rf"\boxed{{1}}{between}\boxed{{2}}")
+    assert boxes.joined == (("1", "2") if is_joint else ("2",))
+
+
+@needed
 def test_every_expected_answer_is_looked_for_in_the_forms_that_models_write(answers):
     good = ["42", r"\frac{1}{2}", "(3, 4)", "1e-05", r"$x^2$", "18 dollars"]
     problems = [Problem(f"g{i}", "", answer=gold) for i, gold in enumerate(good)]
