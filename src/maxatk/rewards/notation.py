@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+
+from maxatk.rewards.units import without_unit
 
 _ANSWER = re.compile(r"<answer>", re.IGNORECASE)
 _END_OF_ANSWER = re.compile(r"</answer>", re.IGNORECASE)
@@ -77,8 +80,27 @@ def formula(text: str) -> str:
     return _SIGN.sub(lambda match: _SIGNS[match[0]], text)
 
 
-def prose(text: str) -> str:
-    """Return an answer in words, with formulas in LaTeX and a blank before what is the answer."""
+def number_or_formula(text: str) -> str:
+    """Return a formula, and of a number with its unit the number."""
+    text = formula(text)
+    return without_unit(text) or text
+
+
+def gold_formula(text: str) -> tuple[str, bool]:
+    """Return an expected answer as a formula, and whether it is one number.
+
+    A number is without its unit. `42 million` stays as it is, which math-verify reads as 42.
+    """
+    text = formula(text)
+    number = without_unit(text, scaled=False)
+    return number or text, number is not None
+
+
+def prose(text: str, read: Callable[[str], str] = formula) -> str:
+    """Return an answer in words, with formulas in LaTeX and a blank before what is the answer.
+
+    `read` is what makes LaTeX of a formula.
+    """
     pieces = []
     in_formula = False
     for index, piece in enumerate(_DELIMITER.split(text)):
@@ -86,7 +108,7 @@ def prose(text: str) -> str:
             in_formula = not in_formula if piece.startswith("$") else piece in (r"\(", r"\[")
             pieces.append(piece)
         elif in_formula:
-            pieces.append(formula(piece))
+            pieces.append(read(piece))
         else:
             piece = _in_ascii(_UNICODE_GROUPS.sub("", piece)).replace(_FULL_STOP, ". ")
             piece = piece.replace("\N{MINUS SIGN}", "-").translate(_WIDE)
