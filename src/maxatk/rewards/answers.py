@@ -24,6 +24,7 @@ from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
 from maxatk.rewards.notation import (
     bare_prose,
+    content_of,
     formula,
     gold_formula,
     in_answer_tag,
@@ -145,12 +146,12 @@ class AnswerReward:
         if box.content is not None:
             if is_bound(box.content, gold):
                 return False
-            content = read(box.content)
+            content = read(content_of(box.content))
             joined = ", ".join(map(formula, box.joined)) if len(box.joined) > 1 else None
             return _same_text(content, gold) or _Pair(gold, content, "box", joined=joined)
         tagged = in_answer_tag(answer.text)
         form: Form = "prose" if tagged is None else "tag"
-        words = prose(answer.text, read) if tagged is None else read(tagged)
+        words = prose(answer.text, read) if tagged is None else read(content_of(tagged))
         return _same_text(words, gold) or _Pair(gold, words, form, bare=bare_prose(words))
 
     def _understand(self, answers: Sequence[str]) -> None:
