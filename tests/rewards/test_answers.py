@@ -17,7 +17,14 @@ from maxatk.rewards import load_reward
 from maxatk.rewards.answers import AnswerReward, compute_answer_score
 from maxatk.rewards.boxes import last_box
 from maxatk.rewards.gold_answers import check_answers
-from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, prose
+from maxatk.rewards.notation import (
+    bare_prose,
+    content_of,
+    formula,
+    gold_formula,
+    in_answer_tag,
+    prose,
+)
 from maxatk.rewards.reward import Reward, RewardPart
 from maxatk.verifier import Verifier
 
@@ -171,6 +178,83 @@ def verifier():
         ("42", "(42)", 1.0),
         ("42", "`42`", 1.0),
         ("42", "It is 42 and not `41`.", 1.0),
+        # a number with its unit
+        *[("10", rf"\boxed{{10 {unit}}}", 1.0) for unit in ("people", "eggs", "J", "years old")],
+        *[("10", rf"\boxed{{10 {unit}}}", 1.0) for unit in ("m^2", "cm^{3}", "km/h", "m²", "€")],
+        *[("10", rf"\boxed{{10{unit}}}", 1.0) for unit in ("°C", r"^\circ C", r"~\mathrm{m}")],
+        ("1000", r"\boxed{1,000 dollars}", 1.0),
+        ("1/2", r"\boxed{1/2 cup}", 1.0),
+        ("18", r"\boxed{x = 18 dollars}", 1.0),
+        ("42 m²", r"\boxed{42}", 1.0),
+        ("42°C", r"\boxed{42}", 1.0),
+        ("42", "<answer>42 m²</answer>", 1.0),
+        ("42", "The answer is $42 m^2$.", 1.0),
+        ("42 million", r"\boxed{42}", 1.0),
+        ("42000000", r"\boxed{42 million}", 1.0),
+        ("42", r"\boxed{42 million}", 0.0),
+        ("42", r"\boxed{42 \text{ million}}", 0.0),
+        ("42", r"\boxed{43 m^2}", 0.0),
+        ("42", r"\boxed{42 apples or 41 apples}", 0.0),
+        ("42", r"\boxed{42 apples, 41 pears}", 0.0),
+        ("2", r"\boxed{2x}", 0.0),
+        ("2", r"\boxed{2 x}", 0.0),
+        ("2", r"\boxed{2 pi}", 0.0),
+        ("2x", r"\boxed{2}", 0.0),
+        # what math-verify takes for equal
+        ("1.6e-19", r"\boxed{1.6\times 10^{-19}}", 1.0),
+        ("1.6e-19", r"\boxed{9.1e-31}", 0.0),
+        (r"6.63\times 10^{-34}", r"\boxed{1.2\times 10^{-30}}", 0.0),
+        ("0.0000001", r"\boxed{0.0000002}", 0.0),
+        ("0.0000001", r"\boxed{10^{-7}}", 1.0),
+        (r"\frac{1}{649740}", r"\boxed{0.0000015}", 0.0),
+        (r"\frac{1}{649740}", r"\boxed{0.00000153908}", 1.0),
+        ("2516_8", r"\boxed{2516_{8}}", 1.0),
+        ("2516_8", r"\boxed{2516_9}", 0.0),
+        ("2516", r"\boxed{2516_8}", 0.0),
+        ("110_2", r"\boxed{110}", 0.0),
+        ("x=1, y=2", r"\boxed{1,2}", 1.0),
+        ("x=1, y=2", r"\boxed{y=2, x=1}", 1.0),
+        ("x=1, y=2", r"\boxed{2,1}", 0.0),
+        ("42", r"\boxed{x^2=42}", 0.0),
+        ("42", r"\boxed{2x = 42}", 0.0),
+        ("42", r"\boxed{f(2) = 42}", 1.0),
+        ("42", r"\boxed{x_1 = 42}", 1.0),
+        ("12", r"\boxed{AB = 12}", 1.0),
+        ("12", r"\boxed{a+b=7+5=12}", 1.0),
+        ("[1,2]", r"\boxed{1 \le x \le 2}", 1.0),
+        # several numbers in prose
+        ("41", "The answer is 41 or 43.", 0.0),
+        ("43", "The answer is 41 or 43.", 0.0),
+        ("41", "The final answer is 41 or 43.", 0.0),
+        ("43", "41 or 43", 0.0),
+        ("41", "Answer: 41, 43", 0.0),
+        ("41, 43", "Answer: 41, 43", 1.0),
+        ("1, 2", "The answers are 1 and 2.", 1.0),
+        ("1, 2", "<answer>1 and 2</answer>", 1.0),
+        ("1/2", "The answer is 1/2 or 0.5.", 1.0),
+        ("1234", "The answer is 1,234.", 1.0),
+        ("42", "Is it 41 or 42? It is 42.", 1.0),
+        ("42", "In 2024, 42 people", 1.0),
+        ("42", "The answer is 42, as in 2024.", 1.0),
+        # Markdown and signs
+        ("42", "<answer>**42**</answer>", 1.0),
+        ("42", "<answer>`42`</answer>", 1.0),
+        ("42", "*42*", 1.0),
+        ("42", "The answer is *42*.", 1.0),
+        ("43", "The answer is *42*.", 0.0),
+        ("6", "<answer>2*3</answer>", 1.0),
+        ("42", "The answer is +42.", 1.0),
+        ("-42", "The answer is +42.", 0.0),
+        ("5", "2 +3", 1.0),
+        ("42", r"The answer is \$42.", 1.0),
+        ("42", r"\boxed{\textcolor{red}{42}}", 1.0),
+        ("42", r"\boxed{\underline{42}}", 1.0),
+        ("42", r"\boxed{42,}", 1.0),
+        ("42", r"\boxed{\text{Answer: }42}", 1.0),
+        ("123000", "1.23 × 10^5", 1.0),
+        ("123000", "The answer is 1.23e5.", 1.0),
+        ("1.23", "The answer is 1.23e5.", 0.0),
+        (r"\emptyset", r"\boxed{\varnothing}", 1.0),
         # in Unicode
         ("90", r"\boxed{90°}", 1.0),
         (r"90^\circ", r"\boxed{90°}", 1.0),
@@ -291,10 +375,24 @@ def test_another_value_is_wrong_in_every_notation(answers, gold, value, form):
 
 @needed
 @pytest.mark.parametrize(
-    "text", ["<answer>", "<answer> </answer>", "√(", "½", "$", "\\(", ":**", "##"]
+    "text",
+    [
+        "<answer>",
+        "<answer> </answer>",
+        "√(",
+        "½",
+        "$",
+        "\\(",
+        ":**",
+        "##",
+        "1 or ",
+        "1, ",
+        "*1",
+        "1e",
+    ],
 )
 def test_no_text_makes_reading_an_answer_slow(text):
-    for read in (in_answer_tag, prose, formula, bare_prose):
+    for read in (in_answer_tag, prose, formula, bare_prose, content_of, gold_formula):
         assert_linear_time(read, lambda size: text * size, 100_000)
 
 
@@ -386,6 +484,25 @@ def test_an_expected_answer_that_is_no_mathematics_gives_no_reward():
 @pytest.mark.parametrize("unit", [r"\boxed{", r"\boxed{}", r"\boxed{1},", "{" * 8])
 def test_reading_boxes_takes_linear_time(unit):
     assert_linear_time(last_box, lambda size: unit * size, 50_000)
+
+
+@needed
+@pytest.mark.parametrize("blank", [" ", "\n", "$ ", ", "])
+def test_what_stands_between_two_boxes_is_read_in_linear_time(blank):
+    assert_linear_time(last_box, lambda size: r"\boxed{1}" + blank * size + r"\boxed{2}", 16_000)
+
+
+@pytest.mark.parametrize(
+    ("between", "is_joint"),
+    [
+        (",", True), (";", True), ("$ , $", True), ("$,\n and\n$", True), (" or ", True),
+        (", or ", True), ("$,$", True), ("", False), ("  ", False), ("$$", False), (", ,", False),
+        ("; and", False), ("$$,$", False), (" nor ", False),
+    ],
+)  # fmt: skip
+def test_boxes_are_one_answer_where_a_joint_alone_is_between_them(between, is_joint):
+    boxes = last_box(rf"\boxed{{1}}{between}\boxed{{2}}")
+    assert boxes.joined == (("1", "2") if is_joint else ("2",))
 
 
 @needed

@@ -272,6 +272,26 @@ def test_a_body_that_is_too_long_is_refused_before_it_comes(length):
         assert b" 413 " in client.recv(100)
 
 
+def test_a_client_that_sends_all_before_it_reads_is_told_why_its_body_is_refused():
+    with served(workers=1, token="secret-of-sixteen") as server:
+        body = b" " * (40 << 20)
+        headers = {"Authorization": "Bearer secret-of-sixteen"}
+        status, answer = ask(server.url + "/verify", data=body, headers=headers)
+        assert (status, answer["error"]) == (413, "the body must have 33554432 bytes at most")
+        assert ask(server.url + "/verify", data=body)[0] == 401
+        assert ask(server.url + "/other", data=body, headers=headers)[0] == 404
+
+
+def test_a_body_without_an_end_is_not_read_for_ever():
+    constants = f"maxatk.serve.bodies:_MOST_DROPPED={1 << 20}"
+    with served(workers=1, constants=constants) as server, connected(server) as client:
+        head = f"POST /verify HTTP/1.1\r\nHost: x\r\nContent-Length: {1 << 60}\r\n"
+        client.sendall(f"{head}Connection: close\r\n\r\n".encode())
+        assert b" 413 " in client.recv(100)
+        with pytest.raises(ConnectionError):
+            client.sendall(b" " * (1 << 30))
+
+
 def test_a_body_in_pieces_is_bounded_as_well():
     with served(workers=1) as server, connected(server) as client:
         client.sendall(b"POST /verify HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")

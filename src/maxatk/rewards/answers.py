@@ -22,7 +22,16 @@ from maxatk.errors import (
 from maxatk.records import Problem
 from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
-from maxatk.rewards.notation import bare_prose, formula, in_answer_tag, is_bound, prose
+from maxatk.rewards.notation import (
+    bare_prose,
+    content_of,
+    formula,
+    gold_formula,
+    in_answer_tag,
+    is_bound,
+    number_or_formula,
+    prose,
+)
 from maxatk.rewards.reward import RewardFailure
 from maxatk.verifier.completion_jobs import one_prompt_each
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
@@ -131,22 +140,24 @@ class AnswerReward:
         box = last_box(answer.text)
         if box.cut_off or (box.content is None and self._boxed == "required"):
             return False
-        gold = formula(gold)
+        gold, is_number = gold_formula(gold)
+        # Where a number is expected a unit is left out; where `2x` is, every letter counts.
+        read = number_or_formula if is_number else formula
         if box.content is not None:
             if is_bound(box.content, gold):
                 return False
-            content = formula(box.content)
+            content = read(content_of(box.content))
             joined = ", ".join(map(formula, box.joined)) if len(box.joined) > 1 else None
             return _same_text(content, gold) or _Pair(gold, content, "box", joined=joined)
         tagged = in_answer_tag(answer.text)
         form: Form = "prose" if tagged is None else "tag"
-        words = prose(answer.text) if tagged is None else formula(tagged)
+        words = prose(answer.text, read) if tagged is None else read(content_of(tagged))
         return _same_text(words, gold) or _Pair(gold, words, form, bare=bare_prose(words))
 
     def _understand(self, answers: Sequence[str]) -> None:
         """Find out what is wrong with expected answers that were not asked about before."""
         asked = [gold for gold in dict.fromkeys(answers) if gold not in self._failures]
-        replies = self._comparers.ask([{"gold": formula(gold)} for gold in asked])
+        replies = self._comparers.ask([{"gold": gold_formula(gold)[0]} for gold in asked])
         for gold, reply in zip(asked, replies, strict=True):
             if reply.get("understood"):
                 self._failures[gold] = ""

@@ -10,7 +10,7 @@ Boxed: TypeAlias = Literal["required", "preferred"]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 # What may stand between two boxes of one answer, as in "\boxed{3} and \boxed{5}".
-_JOINED = re.compile(r"\s*\$?\s*(?:,|;|and|or|,\s*and|,\s*or)\s*\$?\s*\Z")
+_JOINED = re.compile(r"[,;]|(?:,\s*)?(?:and|or)")
 _MOST_JOINED = 16
 
 
@@ -39,7 +39,7 @@ def last_box(text: str) -> Boxes:
                 break
             return Boxes(cut_off=True)
         content = text[match.end() : end].strip()
-        if contents and not _JOINED.match(text, end + 1, next_start):
+        if contents and not _is_joint(text[end + 1 : next_start]):
             break
         if content:
             contents.append(content)
@@ -47,6 +47,14 @@ def last_box(text: str) -> Boxes:
     if not contents:
         return Boxes()
     return Boxes(contents[0], joined=tuple(reversed(contents)))
+
+
+def _is_joint(between: str) -> bool:
+    """Say whether a text between two boxes makes one answer of them."""
+    # Without the blanks around it, which an expression would try in every way to share out.
+    return (
+        _JOINED.fullmatch(between.strip().removeprefix("$").removesuffix("$").strip()) is not None
+    )
 
 
 def _closing_brace(text: str, start: int, end: int) -> int | None:

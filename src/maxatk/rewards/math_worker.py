@@ -25,6 +25,13 @@ _ARITHMETIC = re.compile(
     r"(?:[\d\s.+\-*/^(){}\[\]]|\\(?:[dt]?frac|cdot|times|div|sqrt|left|right|[,;:! ]))+\Z"
 )
 _ROUNDED = 0.05  # the relative error of what has a decimal point, as in 2/3 = 0.7
+_SMALL = 1e-5
+_ROUNDED_SMALL = 1e-3
+_BASE = re.compile(r"(?<![\w}])\d+_\{?(\d+)")
+_NAMED = re.compile(r"\s*([A-Za-z])\s*=([^=]+)\Z")
+_OPERATIONS = re.compile(
+    r"[\d\s.+\-*/^(){}]|\\(?:[dt]?frac|cdot|times|sqrt|left|right)(?![A-Za-z])"
+)
 _TURNED = re.compile(r"\A((?:[^A-Za-z\\=<>]|\\[a-z]+)+)=\s*([A-Za-z])\s*\Z")  # 2 = x
 
 
@@ -101,7 +108,74 @@ def _answer(
         answer = parse(bare, parsing_timeout=None)
     if not expected or _contradicts_itself(answer, completion):
         return {"equal": False}
-    return {"equal": bool(verify(expected, answer, timeout_seconds=None))}
+    if _is_interval_of(expected, answer):
+        expected, answer = answer, expected  # math-verify compares them in this order alone
+    equal = bool(verify(expected, answer, timeout_seconds=None))
+    return {"equal": equal and not _differs(expected, answer)}
+
+
+def _is_interval_of(expected: list[Any], answer: list[Any]) -> bool:
+    """Say whether an interval is expected and the answer is a chain such as 1 <= x <= 2."""
+    names = [type(values[0]).__name__ if values else "" for values in (expected, answer)]
+    return names == ["Interval", "And"]
+
+
+def _differs(expected: list[Any], answer: list[Any]) -> bool:
+    """Say whether answers differ that math-verify takes for equal."""
+    gold_text, text = (str(values[-1]) if values else "" for values in (expected, answer))
+    if _bases(gold_text) != _bases(text) or _are_swapped(gold_text, text, answer):
+        return True
+    gold_number, number = _number(expected), _number(answer)
+    if gold_number is None:
+        return False
+    if "=" not in gold_text and _is_term_of_a_name(text):
+        return True
+    return number is not None and _are_small_and_far(gold_number, number)
+
+
+def _bases(text: str) -> list[str]:
+    """Return the bases in the last side of an equation, as of 110_2: math-verify drops them."""
+    return _BASE.findall(_EQUALS.split(text)[-1])
+
+
+def _are_swapped(gold_text: str, text: str, answer: list[Any]) -> bool:
+    """Say whether x=1, y=2 is expected and the values come in another order, without names."""
+    from math_verify import parse, verify
+
+    equations = [_NAMED.match(part) for part in gold_text.split(",")]
+    named = [equation.groups() for equation in equations if equation is not None]
+    has_names = len(named) == len(equations) == len(dict(named)) and len(named) > 1
+    if not has_names or "=" in text:
+        return False
+    for order in (named, sorted(named)):
+        values = ", ".join(value for _, value in order)
+        if verify(parse(f"$({values})$", parsing_timeout=None), answer, timeout_seconds=None):
+            return False
+    return True
+
+
+def _is_term_of_a_name(text: str) -> bool:
+    """Say whether an equation gives the value of 2x or x^2, which is not that of x."""
+    sides = _EQUALS.split(text)
+    if len(sides) < 2 or "," in text:
+        return False
+    left = sides[0].strip(" (){}")
+    rest = _OPERATIONS.sub("", left)
+    return len(rest) == 1 and rest.isalpha() and rest != left and f"{rest}(" not in left
+
+
+def _number(values: list[Any]) -> complex | None:
+    try:
+        value = values[0]
+        return complex(value.rhs if type(value).__name__ == "Equality" else value)
+    except (IndexError, AttributeError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _are_small_and_far(gold: complex, number: complex) -> bool:
+    """Say whether small numbers differ: math-verify compares six decimals."""
+    is_small = max(abs(gold), abs(number)) < _SMALL
+    return is_small and not cmath.isclose(gold, number, rel_tol=_ROUNDED_SMALL)
 
 
 def _contradicts_itself(answer: list[Any], completion: str) -> bool:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from maxatk.rewards.units import without_unit
 
 _ANSWER = re.compile(r"<answer>", re.IGNORECASE)
 _END_OF_ANSWER = re.compile(r"</answer>", re.IGNORECASE)
@@ -49,6 +53,25 @@ _FULL_STOP = "\N{IDEOGRAPHIC FULL STOP}"  # a fraction before it is not read
 _HASHES = re.compile(r"(?<!#)(#{2,})(?=[-+]?\d)")
 _QUOTES = re.compile("[`\"'≈]")
 _BRACKETS = re.compile(r"\A\s*\(([-+]?\d+(?:\.\d+)?)\)\s*\Z")  # of one number
+# Markdown around all that a tag holds, and around a number in prose.
+_EMPHASIS = re.compile(r"\A\s*(\*{1,3}|`)([^*`]+)\1\s*\Z")
+_COUNT = r"[-+]?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?"
+_END = r"(?![\w^*/%])(?![.,]\d)"
+_EMPHASISED = re.compile(rf"(?<![\w*`)])(?<!\d )(\*|`)({_COUNT})\1(?![\w*`(])")
+# The sign of a number and not of a sum; `\$` is money.
+_PLUS = re.compile(r"(?<![^\s*])(?<![\d)] )(?<!\b[A-Za-z] )\+(?=\d)|\\\$(?=\d)")
+_TIMES = re.compile(r"(?<=\d) ?× ?10(?:\^|([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+))")
+_FLOAT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?!\w)")
+_OR = re.compile(rf"(?<![\w./,^$*(-]){_COUNT}(?: or {_COUNT})+{_END}")
+# Several numbers where one is expected: the whole text, or behind "the answer is" up to an end.
+_LIST = re.compile(
+    r"(\A\s*|[Aa]nswers?(?: is| are)?:? +)"
+    rf"({_COUNT}(?:(?:, (?:and )?| and ){_COUNT})+)(?=\.?\s*(?:\Z|\n))"
+)
+_JOINT = re.compile(r",? (?:and|or) |, ")
+_COLORED = re.compile(r"\\textcolor\s*\{[^{}]*\}|\\underline(?=\s*\{)")
+_ANNOUNCED = re.compile(r"\A\s*\\text\s*\{\s*[Aa]nswer:\s*\}")
+
 _RELATION = re.compile(r"[<>≠≤≥]|\\(?:neq?|not|geq?|leq?|geqslant|leqslant|gt|lt)(?![A-Za-z])")
 
 
@@ -63,6 +86,7 @@ def is_bound(text: str, gold: str) -> bool:
 
 def formula(text: str) -> str:
     """Return a formula with its signs of Unicode as LaTeX, and its thousands not set apart."""
+    text = _COLORED.sub("", text.replace(r"\varnothing", r"\emptyset"))
     text = _THIN_SPACE.sub("", text)
     text = _GROUPS.sub(lambda match: _GROUP_END.sub("", match[0]), text)
     text = _MIXED.sub(_improper, text)
@@ -77,8 +101,27 @@ def formula(text: str) -> str:
     return _SIGN.sub(lambda match: _SIGNS[match[0]], text)
 
 
-def prose(text: str) -> str:
-    """Return an answer in words, with formulas in LaTeX and a blank before what is the answer."""
+def number_or_formula(text: str) -> str:
+    """Return a formula, and of a number with its unit the number."""
+    text = formula(text)
+    return without_unit(text) or text
+
+
+def gold_formula(text: str) -> tuple[str, bool]:
+    """Return an expected answer as a formula, and whether it is one number.
+
+    A number is without its unit. `42 million` stays as it is, which math-verify reads as 42.
+    """
+    text = formula(text)
+    number = without_unit(text, scaled=False)
+    return number or text, number is not None
+
+
+def prose(text: str, read: Callable[[str], str] = formula) -> str:
+    """Return an answer in words, with formulas in LaTeX and a blank before what is the answer.
+
+    `read` is what makes LaTeX of a formula.
+    """
     pieces = []
     in_formula = False
     for index, piece in enumerate(_DELIMITER.split(text)):
@@ -86,13 +129,55 @@ def prose(text: str) -> str:
             in_formula = not in_formula if piece.startswith("$") else piece in (r"\(", r"\[")
             pieces.append(piece)
         elif in_formula:
-            pieces.append(formula(piece))
+            pieces.append(read(piece))
         else:
             piece = _in_ascii(_UNICODE_GROUPS.sub("", piece)).replace(_FULL_STOP, ". ")
             piece = piece.replace("\N{MINUS SIGN}", "-").translate(_WIDE)
             piece = _BEHIND_LETTER.sub(" ", _COLON.sub(r"\1 ", piece))
-            pieces.append(_MIXED.sub(_improper, _HASHES.sub(r"\1 ", piece)))
+            piece = _MIXED.sub(_improper, _HASHES.sub(r"\1 ", piece))
+            pieces.append(_with_lists(_with_powers(_without_signs(piece))))
     return "".join(pieces)
+
+
+def content_of(text: str) -> str:
+    """Return what a box or a tag holds without Markdown, a last comma and the word "Answer:"."""
+    text = _ANNOUNCED.sub("", _EMPHASIS.sub(r"\2", text)).strip()
+    if text.endswith(",") and not text.endswith("\\,"):
+        text = text[:-1]
+    listed = _LIST.fullmatch(text)
+    return ", ".join(_JOINT.split(listed[2])) if listed else text
+
+
+def _without_signs(text: str) -> str:
+    r"""Return words without Markdown around a number, the plus of a number and `\$`."""
+    return _PLUS.sub("", _EMPHASISED.sub(r"\2", text))
+
+
+def _with_powers(text: str) -> str:
+    """Return words in which 1.2e5 and 1.2 × 10⁵ are written as 1.2*10^5."""
+    text = _TIMES.sub(lambda match: f"*10^{(match[1] or '').translate(_RAISED)}", text)
+    return _FLOAT.sub(lambda match: f"{match[1]}*10^{int(match[2])}", text)
+
+
+def _with_lists(text: str) -> str:
+    """Return words in which `41 or 43` is one formula: of it math-verify reads one number."""
+    text = _LIST.sub(lambda match: match[1] + _listed(match[2]), text)
+    return _OR.sub(lambda match: _listed(match[0]), text)
+
+
+def _listed(text: str) -> str:
+    values = [value.replace("$", "").replace(",", "") for value in _JOINT.split(text)]
+    if len({_value(value) for value in values}) == 1:
+        return text  # 1/2 or 0.5
+    return f"${', '.join(values)}$"
+
+
+def _value(text: str) -> Fraction | str:
+    try:
+        numerator, _, denominator = text.partition("/")
+        return Fraction(numerator) / Fraction(denominator or 1)
+    except ZeroDivisionError:
+        return text
 
 
 def bare_prose(text: str) -> str:

@@ -67,13 +67,18 @@ def _read(item: Any) -> RewardSpec:
     is_positive = is_number(seconds) and seconds > 0
     require(is_positive, "reward.timeout_s", "a positive number", seconds)
     one_of("reward.on_error", on_error, ON_ERROR)
-    if "on_error" in item and spec.kind in NAMED:
-        raise InvalidValueError(
-            f"reward.on_error: is for functions and models, got it for {spec.kind}"
-        )
+    if spec.kind in NAMED:
+        _refuse_what_is_for_functions(item, spec.kind)
     return dataclasses.replace(
         spec, weight=float(weight), timeout_s=float(seconds), on_error=on_error
     )
+
+
+def _refuse_what_is_for_functions(item: Mapping[str, Any], kind: str) -> None:
+    """Raise InvalidValueError for a limit that a reward of this package would not keep."""
+    for key in ("timeout_s", "on_error"):
+        if key in item:
+            raise InvalidValueError(f"reward.{key}: is for functions and models, got it for {kind}")
 
 
 @dataclasses.dataclass(frozen=True)

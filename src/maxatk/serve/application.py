@@ -18,7 +18,7 @@ from maxatk.jsonl import json_object
 from maxatk.serve import run_code, verify
 from maxatk.serve.admission import Admission, ClientGoneError
 from maxatk.serve.answers import OK, TRY_AGAIN, Answer, RefusedError, answer, refusal
-from maxatk.serve.bodies import Message, Receive, body_of
+from maxatk.serve.bodies import Incoming, Message, Receive, body_of
 from maxatk.serve.work import Work, carry_out
 from maxatk.verifier import Verifier
 from maxatk.verifier.limits import Limits
@@ -59,12 +59,16 @@ class Application:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens."""
         reply = _Reply(send)
+        incoming = Incoming(receive)
         try:
-            result = await self._answer(scope, receive, reply)
+            result = await self._answer(scope, incoming, reply)
         except ClientGoneError:
             return
         except RefusedError as error:
-            result = error.answer
+            await reply.say(error.answer)
+            await incoming.drop_rest()
+            await reply.end()
+            return
         except (InvalidValueError, DataError) as error:
             result = refusal(422, str(error))
         except SandboxError:  # the verifier was closed meanwhile
@@ -189,10 +193,19 @@ class _Reply:
         await self._send({"type": "http.response.body", "body": b" ", "more_body": True})
 
     async def finish(self, result: Answer) -> None:
+        """Send the answer, the last thing that is sent."""
+        await self.say(result)
+        await self.end()
+
+    async def say(self, result: Answer) -> None:
         """Send the answer; behind a beat its status can no longer change."""
         length = str(len(result.data)).encode()
         await self._begin(result.status, [(b"content-length", length)])
-        await self._send({"type": "http.response.body", "body": result.data})
+        await self._send({"type": "http.response.body", "body": result.data, "more_body": True})
+
+    async def end(self) -> None:
+        """Say that the answer has ended; the server then reads no more of the request."""
+        await self._send({"type": "http.response.body", "body": b""})
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         if self._has_begun:

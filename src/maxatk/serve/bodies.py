@@ -15,6 +15,36 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
 _SECONDS = 60.0  # that a body may take, however it comes
+_MOST_DROPPED = 8 * MOST_BODY  # bytes that still come of a request that is answered already
+
+
+class Incoming:
+    """What comes of a request: the `receive` of ASGI, which knows whether the body has ended."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._has_ended = False
+
+    async def __call__(self) -> Message:
+        """Return the next message."""
+        message = await self._receive()
+        self._has_ended = not message.get("more_body", False)
+        return message
+
+    async def drop_rest(self) -> None:
+        """Read what still comes of a body and drop it, within bounds.
+
+        A client that sends all before it reads would otherwise see a broken connection in place of
+        its answer.
+        """
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._drop_rest(), _SECONDS)
+
+    async def _drop_rest(self) -> None:
+        count = 0
+        while not self._has_ended and count <= _MOST_DROPPED:
+            message = await self()
+            count += len(message.get("body", b""))
 
 
 @contextlib.asynccontextmanager
