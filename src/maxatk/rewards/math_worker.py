@@ -143,8 +143,9 @@ def _are_swapped(gold_text: str, text: str, answer: list[Any]) -> bool:
     from math_verify import parse, verify
 
     equations = [_NAMED.match(part) for part in gold_text.split(",")]
-    named = [equation.groups() for equation in equations if equation is not None]
-    has_names = len(named) == len(equations) == len(dict(named)) and len(named) > 1
+    named = [(equation[1], equation[2]) for equation in equations if equation is not None]
+    names = {name for name, _ in named}
+    has_names = len(named) == len(equations) == len(names) and len(named) > 1
     if not has_names or "=" in text:
         return False
     for order in (named, sorted(named)):

@@ -53,11 +53,11 @@ _FULL_STOP = "\N{IDEOGRAPHIC FULL STOP}"  # a fraction before it is not read
 _HASHES = re.compile(r"(?<!#)(#{2,})(?=[-+]?\d)")
 _QUOTES = re.compile("[`\"'≈]")
 _BRACKETS = re.compile(r"\A\s*\(([-+]?\d+(?:\.\d+)?)\)\s*\Z")  # of one number
-# Markdown around all that a tag holds, and around a number in prose.
+# Markdown around all that a tag holds, and asterisks around a number in prose.
 _EMPHASIS = re.compile(r"\A\s*(\*{1,3}|`)([^*`]+)\1\s*\Z")
 _COUNT = r"[-+]?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?"
 _END = r"(?![\w^*/%])(?![.,]\d)"
-_EMPHASISED = re.compile(rf"(?<![\w*`)])(?<!\d )(\*|`)({_COUNT})\1(?![\w*`(])")
+_EMPHASISED = re.compile(rf"(?<![\w*`)])(?<!\d )\*({_COUNT})\*(?![\w*`(])")
 # The sign of a number and not of a sum; `\$` is money.
 _PLUS = re.compile(r"(?<![^\s*])(?<![\d)] )(?<!\b[A-Za-z] )\+(?=\d)|\\\$(?=\d)")
 _TIMES = re.compile(r"(?<=\d) ?× ?10(?:\^|([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+))")
@@ -149,8 +149,8 @@ def content_of(text: str) -> str:
 
 
 def _without_signs(text: str) -> str:
-    r"""Return words without Markdown around a number, the plus of a number and `\$`."""
-    return _PLUS.sub("", _EMPHASISED.sub(r"\2", text))
+    r"""Return words without asterisks around a number, the plus of a number and `\$`."""
+    return _PLUS.sub("", _EMPHASISED.sub(r"\1", text))
 
 
 def _with_powers(text: str) -> str:
