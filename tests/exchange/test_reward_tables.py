@@ -249,6 +249,23 @@ def test_a_row_with_fewer_values_than_the_header_is_refused_by_its_line(tmp_path
         read_rewards(tmp_path / "t.csv")
 
 
+def test_ids_that_differ_in_leading_zeros_have_one_order(tmp_path):
+    ids = [f"task_{zeros}{number}" for number in (1, 2, 10) for zeros in ("", "0", "00", "000")]
+    (tmp_path / "t.csv").write_text("problem_id,reward\n" + "".join(f"{i},1\n" for i in ids))
+    expected = [name for start in (0, 4, 8) for name in sorted(ids[start : start + 4])]
+    assert list(read_rewards(tmp_path / "t.csv").problem_ids) == expected
+
+
+def test_a_file_that_grows_by_rows_without_a_completion_leaves_no_samples_behind(tmp_path):
+    rows = [{"problem_id": "p", "completion": "x", "reward": r} for r in (0, 1)]
+    score_rewards(write(tmp_path, rows, "s.jsonl"), tmp_path / "run")
+    assert (tmp_path / "run/samples.jsonl").exists()
+    rows += [{"problem_id": "p", "reward": r} for r in (0, 1)]
+    results = score_rewards(write(tmp_path, rows, "s.jsonl"), tmp_path / "run")
+    assert results.per_problem.samples == (4,)
+    assert not (tmp_path / "run/samples.jsonl").exists()
+
+
 @pytest.mark.parametrize("number", [2**63, 2**64, 10**30])
 def test_a_sample_number_that_no_table_can_hold_is_refused(tmp_path, number):
     path = write(tmp_path, [{"problem_id": "p", "sample": number, "reward": 1}], "s.jsonl")

@@ -123,8 +123,11 @@ def score_rewards(
 
 def _write_run(rewards: OutsideRewards, results: Results, out: Path) -> None:
     folder.write_manifest(out, rewards.settings, threshold=results.passes_from)
+    # A file that has grown may lack what all of its rows had before.
     if rewards.samples is not None:
         write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in rewards.samples))
+    else:
+        (out / folder.SAMPLES).unlink(missing_ok=True)
     write_jsonl(out / folder.SCORES, (score.to_json() for score in rewards.scores))
     if rewards.prompts:
         prompts = [
@@ -174,7 +177,7 @@ def frame(
     if all(row.reward is None for row in rows):
         raise DataError(f"data: column {reward!r} holds no rewards")
     source = {"frame": {"problem": problem, "reward": reward}}
-    ids = sorted({row.problem_id for row in rows}, key=natural)
+    ids = _ids_in_order(rows)
     return OutsideRewards(rows, ids, source).results(ks=more_ks, threshold=threshold)
 
 
@@ -243,7 +246,7 @@ def read_rewards(
         if any(row.completion is not None for row in rows):
             reason = "its samples can be verified: maxatk score --samples instead of --rewards"
         raise DataError(f"{path}: holds no rewards; {reason}")
-    ids = sorted({row.problem_id for row in rows}, key=natural)
+    ids = _ids_in_order(rows)
     meta = None
     if problems is not None:
         _refuse_other_problems(path, ids, problems)
@@ -277,8 +280,15 @@ def _refuse_other_problems(
         )
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """Return a key that sorts texts with their numbers in order: 2 before 10."""
+def _ids_in_order(rows: Sequence[LogRow]) -> list[str]:
+    return sorted({row.problem_id for row in rows}, key=natural)
+
+
+def natural(text: str) -> tuple[list[tuple[int, int, str]], str]:
+    """Return a key that sorts texts with their numbers in order: 2 before 10.
+
+    Texts that differ in leading zeros alone are in the order of their characters.
+    """
     key = []
     for part in re.split(r"(\d+)", text):
         if part.isdecimal():
@@ -287,4 +297,4 @@ def natural(text: str) -> list[tuple[int, int, str]]:
             key.append((0, len(digits), digits))
         elif part:
             key.append((1, 0, part))
-    return key
+    return key, text
