@@ -273,6 +273,19 @@ def test_a_sample_number_that_no_table_can_hold_is_refused(tmp_path, number):
         read_log(path)
 
 
+@pytest.mark.parametrize(("scale", "warns"), [(1e-7, True), (1e-3, False), (0, False)])
+def test_rewards_that_rounding_leaves_nothing_of_are_warned_of(maxatk, tmp_path, scale, warns):
+    rows = [{"problem_id": "p", "reward": r} for r in (0, -scale, scale)]
+    write(tmp_path, rows, "s.csv")
+    for arguments in (
+        ("score", "--rewards", "s.csv", "--out", "o"),
+        ("compare", "a=s.csv", "b=s.csv"),
+    ):
+        done = maxatk(*arguments)
+        assert done.returncode == 0
+        assert ("multiply all rewards by a power of ten" in done.stderr) == warns
+
+
 def test_an_id_of_blanks_alone_names_no_problem(tmp_path):
     (tmp_path / "t.csv").write_text("problem_id,reward\np,1\n  ,0\n")
     with pytest.raises(DataError, match=r"t\.csv:3.* must be text or an integer, got '  '"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import sys
 from collections import Counter
@@ -30,6 +31,11 @@ from maxatk.table_files import refuse_repeated
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_log = logging.getLogger(__name__)
+
+_SMALLEST_SCALE = 1e-3  # of rewards, below which the rounding of results leaves little of them
 
 
 class OutsideRewards:
@@ -246,6 +252,9 @@ def read_rewards(
         if any(row.completion is not None for row in rows):
             reason = "its samples can be verified: maxatk score --samples instead of --rewards"
         raise DataError(f"{path}: holds no rewards; {reason}")
+    _warn_of_small(
+        path, [row.reward if column is None else row.columns.get(column) for row in rows]
+    )
     ids = _ids_in_order(rows)
     meta = None
     if problems is not None:
@@ -259,6 +268,18 @@ def read_rewards(
         "map": dict(mapping or {}),
     }
     return OutsideRewards(rows, ids, source, meta)
+
+
+def _warn_of_small(path: str | Path, rewards: Sequence[float | None]) -> None:
+    """Warn of rewards that differ in decimals which results and tables do not keep."""
+    largest = max((abs(reward) for reward in rewards if reward is not None), default=0.0)
+    if 0 < largest < _SMALLEST_SCALE:
+        _log.warning(
+            "%s: no reward is larger than %.3g in size, where tables show three decimals and "
+            "results keep six; multiply all rewards by a power of ten",
+            path,
+            largest,
+        )
 
 
 def _refuse_other_problems(
