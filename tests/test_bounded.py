@@ -210,6 +210,32 @@ def test_a_table_is_read_whatever_separates_its_values(tmp_path, separator, end)
     assert rows == [{"i": "1", "d": "2"}, {"i": "3", "d": "4"}]
 
 
+def test_quotes_hold_quotes_and_ends_of_lines_and_empty_lines_are_no_rows(tmp_path):
+    text = 'id,text\np,"say ""a"", b"\n\nq,"two\nlines"\nr,"""doc"""\ns,12" wide\n'
+    (tmp_path / "t.csv").write_text(text)
+    assert [row["text"] for _, row in csv_rows(tmp_path / "t.csv")] == [
+        'say "a", b',
+        "two\nlines",
+        '"doc"',
+        '12" wide',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('id,text\n1,1\n"2,0\n3,1\n', 3),
+        ('id,text\n1,"a\nb"\n\n2,"""doc string\n3,1\n4,1\n', 5),
+        ('id,text\n1,1\n2,"0\n3,1\n4,"text"\n', 3),
+        ('id,"text\n1,1\n2,0\n', 1),
+    ],
+)
+def test_a_quote_that_nothing_closes_is_named_by_the_line_of_its_row(tmp_path, text, line):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError, match=rf"t\.csv:{line}: not a CSV file"):
+        list(csv_rows(tmp_path / "t.csv"))
+
+
 def test_blanks_around_the_names_of_a_table_are_no_part_of_them(tmp_path):
     (tmp_path / "t.csv").write_text("id, text ,  reward\np, a b ,1\n")
     assert [dict(row) for _, row in csv_rows(tmp_path / "t.csv")] == [

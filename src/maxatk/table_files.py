@@ -47,22 +47,46 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
     Commas separate the values, in .tsv tabs, and semicolons or tabs where the line of names has no
     comma. Blanks around a name are no part of it. A file whose name ends in .gz is read through
-    gzip. A row with more values than names has them under None. Raises MissingFileError, and
-    DataError for another file, or as `refuse_repeated`.
+    gzip. A row with more values than names has them under None, one with fewer has `MISSING` under
+    the other names. Raises MissingFileError, and DataError for another file, or as
+    `refuse_repeated`.
     """
     lines = _text_lines(path)
     first = next(lines, "")
     is_tsv = path.name.lower().endswith((".tsv", ".tsv.gz"))
     separator = "\t" if is_tsv else _separator(first)
-    reader = csv.DictReader(_behind(first, lines), delimiter=separator)
+    # Strict, since a quote that nothing closes would take the rows behind it into its own value.
+    reader = csv.reader(_behind(first, lines), delimiter=separator, strict=True)
+    records = _records(path, reader)
+    names = [name.strip() for name in next(records, [])]
+    refuse_repeated(names, f"{path}:{reader.line_num}")
+    for values in records:
+        if values:
+            yield reader.line_num, _named(names, values)
+
+
+def _records(path: Path, reader: Any) -> Iterator[list[str]]:
+    """Yield what a reader of `csv` does; DataError names the line on which a bad row begins."""
+    begins = 1
     try:
-        names = [name.strip() for name in reader.fieldnames or ()]
-        refuse_repeated(names, f"{path}:{reader.line_num}")
-        reader.fieldnames = names
-        for row in reader:
-            yield reader.line_num, row
+        for values in reader:
+            begins = reader.line_num + 1
+            yield values
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: not a CSV file ({error})") from error
+        reason = str(error)
+        if reason == "unexpected end of data":
+            reason = "the row has a quote that nothing closes; a quote inside a value is two"
+        raise DataError(f"{path}:{begins}: not a CSV file ({reason})") from error
+
+
+def _named(names: Sequence[str], values: Sequence[str]) -> Row:
+    row: dict[Any, Any] = dict(zip(names, values, strict=False))
+    for name in names[len(values) :]:
+        if name:  # spreadsheets add columns without a name, which can be lost
+            row[name] = MISSING
+    if len(values) > len(names):
+        row[None] = values[len(names) :]
+    return row
 
 
 def refuse_repeated(names: Iterable[Hashable], place: str) -> None:
@@ -99,11 +123,17 @@ def _separator(names: str) -> str:
 
 
 def whole_row(row: Mapping[Any, Any], where: str = "") -> Row:
-    """Return a row of `csv_rows`; raises DataError for one with more values than names."""
+    """Return a row of `csv_rows`; raises DataError for one with more or fewer values than names."""
     surplus = row.get(None)
     if surplus is not None:
         raise DataError(
             f"{where}has {counted(len(surplus), 'value')} more than the header has names"
+        )
+    lacking = [name for name, value in row.items() if value is MISSING]
+    if lacking:
+        raise DataError(
+            f"{where}has {counted(len(lacking), 'value')} fewer than the header has names, none "
+            f"for {lacking[0]!r:.80}; an empty value has its separator too"
         )
     return row
 

@@ -40,6 +40,12 @@ def test_a_reward_that_only_rounds_below_the_threshold_passes():
     assert frame(one, threshold=0.3).metrics["pass@k"][1].mean == 1.0
 
 
+@pytest.mark.parametrize("threshold", [1e-6, 1e-9, 1e-12, 1e-300])
+def test_a_reward_of_0_is_below_every_threshold_above_0(threshold):
+    data = pd.DataFrame({"problem_id": list("aabb"), "reward": [0.0, 0.0, 0.0, threshold]})
+    assert frame(data, threshold=threshold).metrics["pass@k"][1].mean == 0.25
+
+
 def test_a_wrong_column_or_value_is_named(data):
     with pytest.raises(InvalidValueError, match=r"reward: unknown value 'scores'.*'score'"):
         frame(data, problem="task", reward="scores")

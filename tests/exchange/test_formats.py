@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas
 import pytest
 
 from maxatk import bounded
@@ -258,6 +259,17 @@ def test_prompts_and_answers_of_a_log_are_its_problems(tmp_path):
     assert prompts == ["user\n1+1=", "2+2="]
     with pytest.raises(InvalidValueError, match=r"needs --problems: .* and answer of 'p'"):
         problems_of_log(write(tmp_path, BATCH))
+
+
+@pytest.mark.parametrize("other", [{"prompt": "What is 2+0?"}, {"answer": "4"}])
+def test_two_problems_of_one_id_are_not_judged_by_one_of_their_answers(tmp_path, other):
+    row = {"problem_id": "0", "prompt": "What is 1+1?", "answer": "2", "completion": "2"}
+    path = tmp_path / "samples.csv"
+    pandas.DataFrame([row, row]).to_csv(path, index=False)
+    assert problems_of_log(path) == [Problem("0", "What is 1+1?", answer="2")]
+    pandas.DataFrame([row, {**row, **other}]).to_csv(path, index=False)
+    with pytest.raises(DataError, match=f"problem '0' differ in the {next(iter(other))}: .* and "):
+        problems_of_log(path)
 
 
 LM_EVAL = {

@@ -242,6 +242,56 @@ def test_columns_without_a_name_may_be_several(tmp_path):
     assert [row.reward for row in read_log(tmp_path / "t.csv")] == [0.5, 1.0]
 
 
+@pytest.mark.parametrize("row", ["q", "  ", "q,1"])
+def test_a_row_with_fewer_values_than_the_header_is_refused_by_its_line(tmp_path, row):
+    (tmp_path / "t.csv").write_text(f"problem_id,reward,note\np,1,x\n{row}\np,0,\n")
+    with pytest.raises(DataError, match=r"t\.csv:3.* fewer than the header has names"):
+        read_rewards(tmp_path / "t.csv")
+
+
+def test_ids_that_differ_in_leading_zeros_have_one_order(tmp_path):
+    ids = [f"task_{zeros}{number}" for number in (1, 2, 10) for zeros in ("", "0", "00", "000")]
+    (tmp_path / "t.csv").write_text("problem_id,reward\n" + "".join(f"{i},1\n" for i in ids))
+    expected = [name for start in (0, 4, 8) for name in sorted(ids[start : start + 4])]
+    assert list(read_rewards(tmp_path / "t.csv").problem_ids) == expected
+
+
+def test_a_file_that_grows_by_rows_without_a_completion_leaves_no_samples_behind(tmp_path):
+    rows = [{"problem_id": "p", "completion": "x", "reward": r} for r in (0, 1)]
+    score_rewards(write(tmp_path, rows, "s.jsonl"), tmp_path / "run")
+    assert (tmp_path / "run/samples.jsonl").exists()
+    rows += [{"problem_id": "p", "reward": r} for r in (0, 1)]
+    results = score_rewards(write(tmp_path, rows, "s.jsonl"), tmp_path / "run")
+    assert results.per_problem.samples == (4,)
+    assert not (tmp_path / "run/samples.jsonl").exists()
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, 10**30])
+def test_a_sample_number_that_no_table_can_hold_is_refused(tmp_path, number):
+    path = write(tmp_path, [{"problem_id": "p", "sample": number, "reward": 1}], "s.jsonl")
+    with pytest.raises(DataError, match=r"s\.jsonl:1.*'sample': must be an integer below 2\*\*63"):
+        read_log(path)
+
+
+@pytest.mark.parametrize(("scale", "warns"), [(1e-7, True), (1e-3, False), (0, False)])
+def test_rewards_that_rounding_leaves_nothing_of_are_warned_of(maxatk, tmp_path, scale, warns):
+    rows = [{"problem_id": "p", "reward": r} for r in (0, -scale, scale)]
+    write(tmp_path, rows, "s.csv")
+    for arguments in (
+        ("score", "--rewards", "s.csv", "--out", "o"),
+        ("compare", "a=s.csv", "b=s.csv"),
+    ):
+        done = maxatk(*arguments)
+        assert done.returncode == 0
+        assert ("multiply all rewards by a power of ten" in done.stderr) == warns
+
+
+def test_an_id_of_blanks_alone_names_no_problem(tmp_path):
+    (tmp_path / "t.csv").write_text("problem_id,reward\np,1\n  ,0\n")
+    with pytest.raises(DataError, match=r"t\.csv:3.* must be text or an integer, got '  '"):
+        read_rewards(tmp_path / "t.csv")
+
+
 def test_an_empty_or_nan_reward_is_left_out_and_never_counts_as_0(tmp_path):
     rows = [{"problem_id": "p", "reward": r} for r in ("1", "", "nan", "1")]
     results = score_rewards(write(tmp_path, rows, "s.csv"), tmp_path / "run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import sys
 from collections import Counter
@@ -30,6 +31,11 @@ from maxatk.table_files import refuse_repeated
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_log = logging.getLogger(__name__)
+
+_SMALLEST_SCALE = 1e-3  # of rewards, below which the rounding of results leaves little of them
 
 
 class OutsideRewards:
@@ -123,8 +129,11 @@ def score_rewards(
 
 def _write_run(rewards: OutsideRewards, results: Results, out: Path) -> None:
     folder.write_manifest(out, rewards.settings, threshold=results.passes_from)
+    # A file that has grown may lack what all of its rows had before.
     if rewards.samples is not None:
         write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in rewards.samples))
+    else:
+        (out / folder.SAMPLES).unlink(missing_ok=True)
     write_jsonl(out / folder.SCORES, (score.to_json() for score in rewards.scores))
     if rewards.prompts:
         prompts = [
@@ -174,7 +183,7 @@ def frame(
     if all(row.reward is None for row in rows):
         raise DataError(f"data: column {reward!r} holds no rewards")
     source = {"frame": {"problem": problem, "reward": reward}}
-    ids = sorted({row.problem_id for row in rows}, key=natural)
+    ids = _ids_in_order(rows)
     return OutsideRewards(rows, ids, source).results(ks=more_ks, threshold=threshold)
 
 
@@ -243,7 +252,10 @@ def read_rewards(
         if any(row.completion is not None for row in rows):
             reason = "its samples can be verified: maxatk score --samples instead of --rewards"
         raise DataError(f"{path}: holds no rewards; {reason}")
-    ids = sorted({row.problem_id for row in rows}, key=natural)
+    _warn_of_small(
+        path, [row.reward if column is None else row.columns.get(column) for row in rows]
+    )
+    ids = _ids_in_order(rows)
     meta = None
     if problems is not None:
         _refuse_other_problems(path, ids, problems)
@@ -256,6 +268,18 @@ def read_rewards(
         "map": dict(mapping or {}),
     }
     return OutsideRewards(rows, ids, source, meta)
+
+
+def _warn_of_small(path: str | Path, rewards: Sequence[float | None]) -> None:
+    """Warn of rewards that differ in decimals which results and tables do not keep."""
+    largest = max((abs(reward) for reward in rewards if reward is not None), default=0.0)
+    if 0 < largest < _SMALLEST_SCALE:
+        _log.warning(
+            "%s: no reward is larger than %.3g in size, where tables show three decimals and "
+            "results keep six; multiply all rewards by a power of ten",
+            path,
+            largest,
+        )
 
 
 def _refuse_other_problems(
@@ -277,8 +301,15 @@ def _refuse_other_problems(
         )
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """Return a key that sorts texts with their numbers in order: 2 before 10."""
+def _ids_in_order(rows: Sequence[LogRow]) -> list[str]:
+    return sorted({row.problem_id for row in rows}, key=natural)
+
+
+def natural(text: str) -> tuple[list[tuple[int, int, str]], str]:
+    """Return a key that sorts texts with their numbers in order: 2 before 10.
+
+    Texts that differ in leading zeros alone are in the order of their characters.
+    """
     key = []
     for part in re.split(r"(\d+)", text):
         if part.isdecimal():
@@ -287,4 +318,4 @@ def natural(text: str) -> list[tuple[int, int, str]]:
             key.append((0, len(digits), digits))
         elif part:
             key.append((1, 0, part))
-    return key
+    return key, text

@@ -103,10 +103,17 @@ def read_submissions(
 def problems_of_log(
     path: str | Path, *, log_format: str | None = None, mapping: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return the problems of a log; raises InvalidValueError where it lacks prompts or answers."""
+    """Return the problems of a log.
+
+    Raises InvalidValueError where it lacks prompts or answers, and DataError where rows of one id
+    have different ones, of which only one could be judged by.
+    """
     default = TABLE if mapping else OURS
     log = read_log(path, log_format=log_format, default=default, mapping=mapping)
-    rows = {row.problem_id: row for row in log}
+    rows: dict[str, LogRow] = {}
+    for row in log:
+        first = rows.setdefault(row.problem_id, row)
+        _refuse_another_problem(path, first, row)
     for row in rows.values():
         if row.prompt is None or row.answer is None:
             raise InvalidValueError(
@@ -114,6 +121,17 @@ def problems_of_log(
                 f"{row.problem_id!r:.80}"
             )
     return [Problem(name, str(row.prompt), answer=row.answer) for name, row in rows.items()]
+
+
+def _refuse_another_problem(path: str | Path, first: LogRow, row: LogRow) -> None:
+    """Raise DataError where a row has another prompt or answer than the first row of its id."""
+    pairs = {"prompt": (first.prompt, row.prompt), "answer": (first.answer, row.answer)}
+    for name, (one, other) in pairs.items():
+        if one != other:
+            raise DataError(
+                f"{path}: rows of the problem {row.problem_id!r:.80} differ in the {name}: "
+                f"{one!r:.60} and {other!r:.60}; allowed: an id of its own for each problem"
+            )
 
 
 def _submission(row: LogRow, problem: Problem, extract: ProgramOf) -> Submission:

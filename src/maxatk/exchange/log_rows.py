@@ -23,6 +23,7 @@ PlacedRow: TypeAlias = tuple[str, Any]
 """Where a row stands, for messages, and the object there, or the line of JSON that holds it."""
 
 _ASSISTANT = "assistant"
+_INDEX_END = 2**63  # parquet and NumPy have no larger integers
 _WITH_COMMA = re.compile(r"[+-]?[\d.]+,\d+")  # 0,5 as spreadsheets of many countries write it
 _INDEX = re.compile(r"|__index_level_\d+__|Unnamed: \d+")  # what it is called in files of pandas
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
@@ -150,7 +151,8 @@ def is_list_of(kind: type, value: Any) -> bool:
 
 def identifier(value: Any, name: str) -> str:
     """Return the id of a problem, a number as its digits; raises DataError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+    is_blank = isinstance(value, str) and not value.strip()
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or is_blank:
         raise DataError(f"field {name!r}: must be text or an integer, got {value!r:.60}")
     return str(value)
 
@@ -160,6 +162,8 @@ def index(value: Any, name: str) -> int:
     number = _as_number(value)
     if number is None or not number.is_integer() or number < 0:
         raise DataError(f"field {name!r}: must be an integer from 0, got {value!r:.60}")
+    if number >= _INDEX_END:
+        raise DataError(f"field {name!r}: must be an integer below 2**63, got {value!r:.60}")
     return int(number)
 
 

@@ -222,9 +222,10 @@ def pass_at_k(
 def passes(rewards: npt.ArrayLike, threshold: float = 1.0) -> npt.NDArray[np.bool_]:
     """Return whether each reward (...) reaches the threshold, but for rounding; NaN never does.
 
-    A reward that adds 0.7, 0.2 and 0.1 for its parts is 0.9999999999999999 in floating point.
+    A reward that adds 0.7, 0.2 and 0.1 for its parts is 0.9999999999999999 in floating point. The
+    slack for it is a share of the threshold alone, so that 0 never reaches a threshold above 0.
     """
-    slack = _SLACK * max(1.0, abs(threshold))
+    slack = _SLACK * abs(threshold)
     return np.asarray(rewards, dtype=np.float64) >= threshold - slack
 
 
