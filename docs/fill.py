@@ -185,7 +185,9 @@ def _table_of_values(
     """
     rows = []
     for model, of_model in values.items():
-        cells = _cells(interval_of(of_model, variance_factor=variance_factor), tables.three_decimals)
+        cells = _cells(
+            interval_of(of_model, variance_factor=variance_factor), tables.three_decimals
+        )
         rows.append([model, *cells])
     for second, first in itertools.combinations(values, 2):
         difference = interval_of(values[first] - values[second], variance_factor=variance_factor)
