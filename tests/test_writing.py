@@ -239,7 +239,7 @@ def test_a_file_of_a_common_name_makes_no_folder_one_of_the_commands_own(here, m
     before = contents(here)
     done = maxatk(*COMMANDS[name].format(out="mine").split())
     assert done.returncode == 2
-    assert "did not write" in done.stderr
+    assert "did not write" in done.stderr or "holds one run" in done.stderr
     assert contents(here) == before
 
 
