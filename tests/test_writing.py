@@ -215,6 +215,71 @@ def test_a_folder_that_this_package_did_not_write_is_refused(here, maxatk, name)
         assert contents(here) == before
 
 
+FILES_OF_OTHERS = {
+    "train.json": ("[1]", '{"data": []}', "{"),
+    "manifest.json": ('{"name": "a page"}', '{"settings": 1}', ""),
+    "results.json": ('{"format": 3, "models": 1}', "null"),
+    "mini.json": ('{"name": "car"}',),
+    "samples.jsonl": ('{"prompt": "a"}',),
+    "README.md": ("# Mine",),
+    "stages.json": ('{"a": "b"}', "{}"),
+    "work/data.txt": ("mine",),
+    "logs/a.log": ("mine",),
+    "recipes/cake.txt": ("mine",),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if not name.endswith(", dry")])
+def test_a_file_of_a_common_name_makes_no_folder_one_of_the_commands_own(here, maxatk, name):
+    assert maxatk("score", "--rewards", "r1.jsonl", "--out", "judged").returncode == 0
+    for file, (content, *_) in FILES_OF_OTHERS.items():
+        path = here / "mine" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    before = contents(here)
+    done = maxatk(*COMMANDS[name].format(out="mine").split())
+    assert done.returncode == 2
+    assert "did not write" in done.stderr or "holds one run" in done.stderr
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("mini", "mini.json", FILES_OF_OTHERS["mini.json"]),
+        ("hub", "README.md", FILES_OF_OTHERS["README.md"]),
+        ("steps", "train.json", FILES_OF_OTHERS["train.json"]),
+        ("rewards", "manifest.json", FILES_OF_OTHERS["manifest.json"]),
+        ("study, dry", "results.json", FILES_OF_OTHERS["results.json"]),
+    ],
+)
+def test_the_content_of_a_file_says_whose_the_folder_is(here, maxatk, name, file, content):
+    assert maxatk("score", "--rewards", "r1.jsonl", "--out", "judged").returncode == 0
+    (here / "mine").mkdir()
+    for text in content:
+        (here / "mine" / file).write_text(text)
+        before = contents(here)
+        done = maxatk(*COMMANDS[name].format(out="mine").split())
+        assert done.returncode == 2
+        assert f"has {file}, which `maxatk" in done.stderr
+        assert contents(here) == before
+
+
+def test_a_study_does_not_take_the_folder_of_an_evaluation(here, maxatk):
+    assert maxatk("score", "--rewards", "r1.jsonl", "--out", "judged").returncode == 0
+    done = maxatk("study", "study.yaml", "out=judged", "--dry-run")
+    assert done.returncode == 2
+    assert "which `maxatk study` did not write" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["steps", "rewards", "hub"])
+def test_a_command_writes_its_own_folder_again(here, maxatk, name):
+    assert maxatk("score", "--rewards", "r1.jsonl", "--out", "judged").returncode == 0
+    for _ in range(2):
+        done = maxatk(*COMMANDS[name].format(out="own").split())
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", READ_A_MODEL)
 def test_the_models_own_folder_is_no_place_for_what_is_made_of_it(here, maxatk, tiny_model, name):  # noqa: F811
     before = contents(here) | contents(tiny_model)

@@ -21,6 +21,7 @@ Completion: TypeAlias = str | Sequence[Message]
 """A text, or the messages behind the prompt."""
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_ENDS_WITHOUT_TEXT = ("length", "content_filter")  # reasons for which a reply may have ended early
 
 
 def completion_text(completion: Completion) -> str:
@@ -38,12 +39,13 @@ def completion_text(completion: Completion) -> str:
     return content_text(of_policy[-1].get("content")) if of_policy else ""
 
 
-def reply_text(message: Message, *, cut_off: bool) -> str | None:
+def reply_text(message: Message, *, finish_reason: Any) -> str | None:
     """Return the text of a reply of OpenAI's API, None where it is none.
 
     Servers that part the reasoning from the answer leave the content empty, or null, where the
-    reply ended within its reasoning. Its text is then that thought, which never ends, and nothing
-    where it was `cut_off` and the server keeps the thought.
+    reply ended within its reasoning. Its text is then that thought, which never ends. A reply that
+    refuses has its text in a field of its own. A reply that was cut off or filtered may have no
+    text at all, which is the empty text.
     """
     content = message.get("content")
     if content is not None and not isinstance(content, str):
@@ -54,7 +56,10 @@ def reply_text(message: Message, *, cut_off: bool) -> str | None:
         thought = message.get(name)
         if thought and isinstance(thought, str):
             return f"<think>\n{thought}"
-    return "" if cut_off else content
+    refusal = message.get("refusal")
+    if refusal and isinstance(refusal, str):
+        return refusal
+    return "" if finish_reason in _ENDS_WITHOUT_TEXT else content
 
 
 def pending_argument(completion: Completion, tool: str, argument: str) -> str | None:

@@ -8,11 +8,12 @@ import errno
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maxatk.errors import InvalidValueError
+from maxatk.bounded import json_value, read_whole
+from maxatk.errors import DataError, InvalidValueError
 
 LOCK = "maxatk.lock"  # in a folder that is written, until all is there; it says by which command
 _PARTIAL = ".partial"
@@ -89,20 +90,55 @@ def make_folder(path: Path) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
+class Mark:
+    """A file by which a command knows a folder that it has left.
+
+    Others have files of the same name, so that the content decides.
+
+    Args:
+        name: The file, below the folder.
+        is_ours: Says whether only the command can have written these bytes.
+    """
+
+    name: str
+    is_ours: Callable[[bytes], bool]
+
+    def is_in(self, folder: Path) -> bool:
+        """Say whether a folder has the file, with what the command writes there."""
+        path = folder / self.name
+        if not path.is_file():
+            return False
+        try:
+            return self.is_ours(read_whole(path))
+        except (DataError, ValueError):
+            return False
+
+
+def json_mark(name: str, is_ours: Callable[[dict[str, Any]], bool]) -> Mark:
+    """Return the mark of a file with a JSON object, of which `is_ours` says who has written it."""
+
+    def is_object_of_ours(data: bytes) -> bool:
+        value = json_value(data)
+        return isinstance(value, dict) and is_ours(value)
+
+    return Mark(name, is_object_of_ours)
+
+
+@dataclasses.dataclass(frozen=True)
 class OutFolder:
     """The folder that a command writes, which may be empty, missing, or what it left there before.
 
     Args:
         path: The folder.
         command: The command.
-        marks: Names of files or folders: one of them is in every folder that the command has left.
+        marks: Files of the command: one of them is in every folder that the command has left.
         foreign: Names of what is only in folders of others, whatever else lies there.
         reads: What the command reads, by field: folders such as a model's, or names of the hub.
     """
 
     path: Path
     command: str
-    marks: tuple[str, ...]
+    marks: tuple[Mark, ...]
     foreign: tuple[str, ...] = ()
     reads: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -124,7 +160,7 @@ class OutFolder:
             raise InvalidValueError(f"out: {str(self.path)!r} is a file, and must be a folder")
         names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
         strangers = names & set(self.foreign)
-        if not names & set(self.marks) and not self._is_begun():
+        if not self._is_begun() and not any(mark.is_in(self.path) for mark in self.marks):
             strangers = names - {LOCK}
         if strangers:
             shown = ", ".join(sorted(strangers)[:_MOST_SHOWN])

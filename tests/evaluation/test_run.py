@@ -156,7 +156,7 @@ def test_a_folder_in_which_nothing_was_drawn_takes_other_settings(
     tiny_model, problems, verifier, tmp_path
 ):
     described = {"sampling": {"temperature": 0.25}}  # as if killed while the model was loaded
-    (tmp_path / "manifest.json").write_text(json.dumps({"settings": described}))
+    (tmp_path / "manifest.json").write_text(json.dumps({"settings": described, "environment": {}}))
     (tmp_path / "samples.jsonl").write_text("")
     run(tiny_model, problems, tmp_path, verifier)
     settings = json.loads((tmp_path / "manifest.json").read_text())["settings"]

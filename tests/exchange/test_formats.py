@@ -161,6 +161,14 @@ def test_a_chat_of_a_batch_that_ended_in_its_reasoning_is_a_thought(tmp_path):
         read_log(write(tmp_path, {**BATCH, "response": response}))
 
 
+def test_a_chat_of_a_batch_that_refuses_is_its_refusal(tmp_path):
+    refusal = {"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"}
+    filtered = {"message": {"content": None}, "finish_reason": "content_filter"}
+    response = {"status_code": 200, "body": {"choices": [refusal, filtered]}}
+    rows = read_log(write(tmp_path, {**BATCH, "response": response}))
+    assert [row.completion for row in rows] == ["No.", ""]
+
+
 def test_a_row_that_fills_a_batch_of_verl_is_no_sample(tmp_path):
     uid = "0b5c1f1e-32a5-4a53-9b4e-1f7c9d1f2a3b_0_0"
     fill = {"input": "", "output": "", "gts": None, "score": 0.0, "uid": f"pad{'0a' * 16}_3_0"}

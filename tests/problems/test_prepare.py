@@ -274,6 +274,32 @@ def test_no_file_that_another_has_written_is_lost(rows_file, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("text", ["", "{}", '{"files": 1}', '{"name": "a page"}'])
+def test_no_manifest_of_another_is_lost(rows_file, tmp_path, text):
+    asked = settings("mbpp", rows_file(mbpp_row()))
+    (tmp_path / "out.manifest.json").write_text(text)
+    with pytest.raises(InvalidValueError, match=r"out.manifest.json' exists, .* did not write it"):
+        prepare(asked, tmp_path / "out.jsonl")
+    assert (tmp_path / "out.manifest.json").read_text() == text
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.solutions.jsonl", "out.left_out.jsonl"])
+def test_no_file_that_was_changed_by_hand_is_lost(rows_file, tmp_path, name):
+    prepare(settings("mbpp", rows_file(mbpp_row())), tmp_path / "out.jsonl")
+    (tmp_path / name).write_text("mine\n")
+    asked = settings("mbpp", rows_file(mbpp_row(1), mbpp_row(2)))
+    with pytest.raises(InvalidValueError, match=f"{name}' has changed since"):
+        prepare(asked, tmp_path / "out.jsonl")
+    assert (tmp_path / name).read_text() == "mine\n"
+
+
+def test_a_preparation_of_more_rows_takes_the_place_of_its_own_files(rows_file, tmp_path):
+    prepare(settings("mbpp", rows_file(mbpp_row())), tmp_path / "out.jsonl")
+    prepare(settings("mbpp", rows_file(mbpp_row(1), mbpp_row(2))), tmp_path / "out.jsonl")
+    assert len(ids(tmp_path / "out.jsonl")) == 2
+
+
 @pytest.mark.parametrize("name", ["out.jsonl", "out.solutions.jsonl", "out.left_out.jsonl"])
 def test_no_file_that_is_read_is_lost(rows_file, tmp_path, name):
     prepare(settings("mbpp", rows_file(mbpp_row())), tmp_path / "out.jsonl")

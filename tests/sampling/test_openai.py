@@ -443,6 +443,36 @@ def test_thoughts_that_were_cut_off_end_no_evaluation(tmp_path, maxatk):
     assert "50.0% of the samples cut off" in done.stdout
 
 
+REFUSALS = [
+    ({"content": None, "refusal": None}, "content_filter", ""),
+    ({"content": None}, "content_filter", ""),
+    ({"content": None, "refusal": "I can't help."}, "stop", "I can't help."),
+    ({"content": "", "refusal": "I can't help."}, "stop", "I can't help."),
+]
+
+
+@pytest.mark.parametrize(("message", "finish_reason", "text"), REFUSALS)
+def test_a_chat_that_refuses_is_its_refusal(message, finish_reason, text):
+    with serving([chat_answer(message, finish_reason)]) as server:
+        (sample,) = draw(backend_for(server, chat=True), [0])
+    assert sample == Sample("p", 0, text, tokens=8, finish_reason=finish_reason)
+
+
+def test_refusals_are_wrong_answers_and_end_no_evaluation(tmp_path, maxatk):
+    write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in PROBLEMS[:1]))
+    answers = [chat_answer(message, reason) for message, reason, _text in REFUSALS[1:3]]
+    flags = ("--samples", "2", "--verifier.workers", "1", "--backend", "openai", "--server.chat")
+    with serving(answers) as server:
+        address = ("--server.url", server.url, "--server.concurrency", "1")
+        done = maxatk(
+            *("eval", "--model", "m", "--problems", "p.jsonl", "--out", "run"), *flags, *address
+        )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["metrics"]["max@k"]["2"]["mean"] == 0.0
+    assert results["finish_reasons"] == {"content_filter": 1, "stop": 1}
+
+
 def test_the_command_line_asks_a_server(tmp_path):
     write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in PROBLEMS))
     command = (sys.executable, "-m", "maxatk", "eval", "--model", "m", "--problems", "p.jsonl")

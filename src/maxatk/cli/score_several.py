@@ -13,12 +13,13 @@ from maxatk.cli.score_files import files_of, finished_steps, steps_of, tasks_of
 from maxatk.cli.score_flags import ScoreFlags
 from maxatk.cli.score_rewards import scored_rewards
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation.folder import run_mark
 from maxatk.evaluation.results import Results
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.report.run_tables import KS, groups_table
 from maxatk.report.tables import TidyRow
 from maxatk.training.group_log import GROUPS
-from maxatk.writing import OutFolder
+from maxatk.writing import OutFolder, json_mark
 
 _Name = TypeVar("_Name", str, int)  # of one of several files: its task or its step
 
@@ -28,7 +29,7 @@ _OF_A_MODEL = ("config.json", "adapter", GROUPS)  # in the folder of one that ma
 def score_tasks(flags: ScoreFlags) -> None:
     """Score the log of every task into a folder of its own, and print them together."""
     tasks = tasks_of(files_of(flags.rewards))
-    with OutFolder(flags.out, "score", tuple(tasks)).alone():
+    with OutFolder(flags.out, "score", tuple(map(run_mark, tasks))).alone():
         by_task = _score_each(flags, tasks)
     _print_together(flags, "task", by_task)
 
@@ -36,7 +37,8 @@ def score_tasks(flags: ScoreFlags) -> None:
 def score_steps(flags: ScoreFlags) -> None:
     """Score the file of every step into a folder of its own, and print the curve."""
     steps = finished_steps(steps_of(files_of(flags.rewards)))
-    folder = OutFolder(flags.out, "score", (TRAIN_RECORD,), foreign=_OF_A_MODEL)
+    mark = json_mark(TRAIN_RECORD, lambda record: record.keys() == {"log_history"})
+    folder = OutFolder(flags.out, "score", (mark,), foreign=_OF_A_MODEL)
     with folder.alone():
         by_step = _score_each(flags, steps)
         _print_curve(flags, by_step)

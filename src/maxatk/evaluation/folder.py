@@ -16,7 +16,7 @@ from maxatk.errors import DataError, MissingFileError
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
 from maxatk.records import Problem
 from maxatk.settings import masked
-from maxatk.writing import OutFolder
+from maxatk.writing import Mark, OutFolder, json_mark
 
 SAMPLES = "samples.jsonl"
 SCORES = "scores.jsonl"
@@ -47,9 +47,17 @@ def refuse_file(field: str, run: str | Path) -> None:
         )
 
 
+def run_mark(inner: str = ".") -> Mark:
+    """Return the mark of a folder with a run, or with one in its folder `inner`."""
+    return json_mark(
+        str(Path(inner) / MANIFEST),
+        lambda manifest: isinstance(manifest.get("settings"), dict) and "environment" in manifest,
+    )
+
+
 def out_folder(out: str | Path, *, reads: Mapping[str, Any] = MappingProxyType({})) -> OutFolder:
     """Return the folder of a run, to be written; `reads` are folders that are read, by field."""
-    return OutFolder(Path(out), "eval", (MANIFEST,), reads=reads)
+    return OutFolder(Path(out), "eval", (run_mark(),), reads=reads)
 
 
 def write_manifest(out: Path, settings: Mapping[str, Any], *, threshold: float) -> None:

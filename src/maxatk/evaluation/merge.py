@@ -24,6 +24,7 @@ from maxatk.evaluation.folder import (
     SCORES,
     count_lines,
     recorded_settings,
+    run_mark,
 )
 from maxatk.evaluation.results import Results, read_results
 from maxatk.evaluation.score_tally import ScoreTally
@@ -76,7 +77,7 @@ def merge(run: str | Path, *, ks: Sequence[int] = (), progress: Progress | None 
     for part in parts[1:]:
         refuse_differences(parts[0].folder, parts[0].settings, part.settings)
     _refuse_gaps(out, parts)
-    folder = OutFolder(out, "merge", tuple(part.folder.name for part in parts))
+    folder = OutFolder(out, "merge", tuple(run_mark(part.folder.name) for part in parts))
     folder.check()
     results = _results(out, parts, ks, progress or (lambda _done, _total: None))
     for name in _RECORDS:

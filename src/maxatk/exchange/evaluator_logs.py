@@ -114,7 +114,7 @@ def _openai_text(row: RawRow, choice: RawRow, path: str) -> str:
     if "text" in choice:
         return str(log_rows.field(row, f"{path}.text", "text"))
     message = log_rows.field(row, f"{path}.message", "an object")
-    text = reply_text(message, cut_off=choice.get("finish_reason") == "length")
+    text = reply_text(message, finish_reason=choice.get("finish_reason"))
     return str(log_rows.field(row, f"{path}.message.content", "text")) if text is None else text
 
 

@@ -13,8 +13,9 @@ from maxatk.check import needing
 from maxatk.errors import InvalidValueError, counted
 from maxatk.jsonl import write_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
-from maxatk.writing import OutFolder, write_text
+from maxatk.writing import Mark, OutFolder, write_text
 
+_SIGNATURE = "Written by `maxatk export --to hub`."  # by which the folder is known
 _CARD = """---
 {metadata}---
 
@@ -28,7 +29,7 @@ are unbiased. Intervals are 95% over problems.
 |---|---|---|
 {rows}
 
-Written by `maxatk export --to hub`.
+{signature}
 """
 
 _OF_OTHERS = ("scores.jsonl", "config.json")  # in the folder of a run, and in that of a model
@@ -39,7 +40,8 @@ Interval: TypeAlias = tuple[float | None, float | None, float | None]
 
 def hub_folder(folder: Path) -> OutFolder:
     """Return the folder that `write_hub` writes."""
-    return OutFolder(folder, "export --to hub", ("samples.jsonl",), foreign=_OF_OTHERS)
+    card = Mark("README.md", lambda text: _SIGNATURE.encode() in text)
+    return OutFolder(folder, "export --to hub", (card,), foreign=_OF_OTHERS)
 
 
 def write_hub(
@@ -105,6 +107,7 @@ def _card(
         samples=counted(len(rows), "sample"),
         problems=counted(len({row["problem_id"] for row in rows})),
         rows="\n".join(lines),
+        signature=_SIGNATURE,
     )
 
 

@@ -13,7 +13,7 @@ from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.mini.problems import generate_problems
 from maxatk.mini.settings import MiniSettings
-from maxatk.writing import OutFolder
+from maxatk.writing import OutFolder, json_mark
 
 MANIFEST = "mini.json"
 _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more
@@ -34,7 +34,9 @@ def build_mini(
     """
     out = Path(out)
     manifest = {"settings": dataclasses.asdict(settings)}
-    folder = OutFolder(out, "mini", (MANIFEST,))
+    folder = OutFolder(
+        out, "mini", (json_mark(MANIFEST, lambda made: made.keys() == manifest.keys()),)
+    )
     folder.check_content()
     if (out / MANIFEST).is_file():
         refuse_other_settings(out, read_json(out / MANIFEST), manifest)

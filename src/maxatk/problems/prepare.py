@@ -19,7 +19,7 @@ from maxatk.check import (
     is_whole,
     require,
 )
-from maxatk.errors import InvalidValueError, counted
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, counted
 from maxatk.folders import file_digest, read_json, write_json
 from maxatk.problems.benchmarks.base import (
     PROMPTS_VERSION,
@@ -131,14 +131,40 @@ def refuse_foreign_outputs(settings: PrepareSettings, out: str | Path) -> None:
     reads = [*settings.files, settings.checkers]
     if settings.overlap is not None:
         reads += [path for source in settings.overlap.sources() for path in source.files]
-    written_before = out.with_suffix(_MANIFEST).exists() or out.with_suffix(_WORK).exists()
-    for path in _files(out, outputs(out, settings.parts)):
+    paths = _files(out, outputs(out, settings.parts))
+    for path in [*paths, out.with_suffix(_MANIFEST)]:
         check_file("out", path, reads=reads)
-        if path.exists() and not written_before:
-            raise InvalidValueError(
-                f"out: {str(path)!r} exists, and `maxatk problems prepare` did not write it; name "
-                "another file, or remove it"
-            )
+    digests = _written_digests(out)
+    is_begun = digests is None and out.with_suffix(_WORK).exists()
+    for path in paths:
+        if path.exists() and not is_begun:
+            _refuse_foreign(path, (digests or {}).get(path.name))
+    if digests is None and out.with_suffix(_MANIFEST).exists():
+        _refuse_foreign(out.with_suffix(_MANIFEST), None)
+
+
+def _written_digests(out: Path) -> dict[str, str] | None:
+    """Return the SHA-256 of each file by the manifest beside it, None where none is of ours."""
+    path = out.with_suffix(_MANIFEST)
+    try:
+        files = read_json(path)["files"]
+        return {name: file["sha256"] for name, file in files.items()}
+    except (MissingFileError, DataError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _refuse_foreign(path: Path, written_digest: str | None) -> None:
+    """Raise InvalidValueError for a file that is not as a preparation has written it."""
+    if written_digest is None:
+        raise InvalidValueError(
+            f"out: {str(path)!r} exists, and `maxatk problems prepare` did not write it; name "
+            "another file, or remove it"
+        )
+    if file_digest(path) != written_digest:
+        raise InvalidValueError(
+            f"out: {str(path)!r} has changed since `maxatk problems prepare` wrote it, and would "
+            "be written over; name another file, or move it away and add it again afterwards"
+        )
 
 
 def _files(out: Path, problems: Mapping[str, Path]) -> list[Path]:
@@ -184,6 +210,8 @@ def prepare(
         _convert_rows(settings, journal, checkers, count_tokens, progress)
         if settings.limit is None:
             refuse_strangers(checkers, journal.ids, source=str(settings.checkers))
+        # A kill between the files would leave some that are not those of the manifest before.
+        manifest_file.unlink(missing_ok=True)
         manifest = {**identity, **_write(out, problems, journal, settings)}
         write_json(manifest_file, manifest)
         work.unlink()  # while it is held: it is nobody else's yet

@@ -239,8 +239,7 @@ class OpenAIBackend(Backend):
         finish_reason = _at(choice, _Word, "finish_reason")
         if self.server.chat:
             message = _at(choice, dict[str, Any], "message")
-            is_cut_off = finish_reason == "length"
-            text = None if message is None else reply_text(message, cut_off=is_cut_off)
+            text = None if message is None else reply_text(message, finish_reason=finish_reason)
         else:
             text = _at(choice, str, "text")
         if text is None:

@@ -17,10 +17,10 @@ from maxatk.studies.chain import COMMANDS, DigestOf, chain_of
 from maxatk.studies.recipe import TRAININGS, WORK, StudyRecipe
 from maxatk.studies.stages import Stage
 from maxatk.studies.variants import Variant
-from maxatk.writing import OutFolder, write_text
+from maxatk.writing import OutFolder, json_mark, write_text
 
 _EVALUATIONS = ("eval", "choose")  # which need the training, and not each other
-_OF_WORK = ("recipes", "stages", "logs")  # folders in that of the stages
+_SEED = ", seed "  # before the seed, in what people call a stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,10 +125,10 @@ def write_stage_names(study: StudyRecipe, models: Sequence[SeededModel]) -> None
 def _called(model: SeededModel, part: str) -> str:
     """Return what people call the stage of one part of a chain."""
     if part == "mini":  # from which every model of the seed starts
-        return f"mini, seed {model.seed}"
+        return f"mini{_SEED}{model.seed}"
     variant = model.variant
     name = variant.training_name if part in TRAININGS else variant.name
-    return f"{part} {name}, seed {model.seed}"
+    return f"{part} {name}{_SEED}{model.seed}"
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:
@@ -138,10 +138,18 @@ def _recipe_path(study: StudyRecipe, stage: str) -> Path:
 def out_folders(study: StudyRecipe) -> list[OutFolder]:
     """Return the folders that a study writes: that of its results, and that of its stages."""
     reads = outside_models(study)
+    results = json_mark(RESULTS, lambda found: {"title", "seeds", "models"} <= found.keys())
+    stages = json_mark(STAGE_NAMES, _are_stage_names)
+    stages_inside = json_mark(f"{WORK}/{STAGE_NAMES}", _are_stage_names)
     return [
-        OutFolder(Path(study.out), "study", (RESULTS, WORK), reads=reads),
-        OutFolder(study.work_folder, "study", _OF_WORK, reads=reads),
+        OutFolder(Path(study.out), "study", (results, stages_inside), reads=reads),
+        OutFolder(study.work_folder, "study", (stages,), reads=reads),
     ]
+
+
+def _are_stage_names(names: Mapping[str, Any]) -> bool:
+    """Say whether a JSON object is what `write_stage_names` writes."""
+    return bool(names) and all(_SEED in str(name) for name in names.values())
 
 
 def outside_models(study: StudyRecipe) -> dict[str, str]:

@@ -16,7 +16,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import SCORES
 from maxatk.models import fingerprint
 from maxatk.verifier.settings import without_places
-from maxatk.writing import OutFolder
+from maxatk.writing import OutFolder, json_mark
 
 # The key of the record that has the digest of what a setting names.
 _DIGEST_KEYS = {"model": "weights", "problems": "problems_sha256", "run": "run_sha256"}
@@ -28,9 +28,8 @@ _OF_LOG_AND_CHECKPOINTS = (
 
 def out_folder(recipe: Any, command: str) -> OutFolder:
     """Return the folder of the model that a recipe trains, as what `maxatk COMMAND` writes."""
-    return OutFolder(
-        Path(recipe.out), command, (folders.TRAIN_RECORD,), reads={"model": recipe.model}
-    )
+    mark = json_mark(folders.TRAIN_RECORD, lambda record: isinstance(record.get("recipe"), dict))
+    return OutFolder(Path(recipe.out), command, (mark,), reads={"model": recipe.model})
 
 
 def alone_in(folder: OutFolder) -> AbstractContextManager[None]:
