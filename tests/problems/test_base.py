@@ -42,7 +42,7 @@ def test_every_benchmark_of_programs_has_both_styles(name):
     assert chat.startswith("You are an expert programmer")
     assert "```python block" in chat
     assert "```" not in plain  # a base model would close the fence, and the code would be cut there
-    assert extract_code(plain + "print(1)") == plain + "print(1)"
+    assert extract_code(plain + "print(1)").rstrip().endswith("print(1)")
 
 
 @pytest.fixture(scope="module")
