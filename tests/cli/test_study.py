@@ -39,6 +39,8 @@ def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_no
     finished.parent.mkdir(parents=True)
     write_json(finished, {"seconds": 12.0})
     (tmp_path / "work" / training).mkdir()
+    (tmp_path / "work" / "maxatk.lock").write_text("study")  # as the study has left it
+    files = sorted(path for path in (tmp_path / "work").rglob("*") if path.is_file())
     probe = (
         "import sys; from maxatk.cli.main import main; status = main(sys.argv[1:]); "
         "print(status, {'torch', 'matplotlib'} & set(sys.modules))"
@@ -53,7 +55,7 @@ def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_no
         "eval    8 left\n",
     ):
         assert line in done.stdout
-    assert [path for path in (tmp_path / "work").rglob("*") if path.is_file()] == [finished]
+    assert sorted(path for path in (tmp_path / "work").rglob("*") if path.is_file()) == files
 
 
 def test_a_plan_as_json_has_a_row_a_stage(recipe, capsys):
