@@ -87,7 +87,7 @@ def distance_over_seeds(fill, name, first, second, k):
 def differences_between_studies(first, second, k):
     """Return by how much one model is above one of another study of the same problems, by seed.
 
-    Each is a study and the name of its model; the seeds are those of the first study.
+    Each is a study and the name of its model; the seeds are those that both studies have.
     """
     study, model = first
     other_study, other_model = second
@@ -95,6 +95,7 @@ def differences_between_studies(first, second, k):
     return [
         means["max@k"][str(k)] - of_other[seed]["max@k"][str(k)]
         for seed, means in study.models[model]["by_seed"].items()
+        if seed in of_other
     ]
 
 

@@ -32,6 +32,7 @@ def comparisons(fill):
     names = ("front_tuned_temperature", "front_tuned_temperature_again")
     at_low_temperature = [fill.load(name) for name in names]
     weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
+    distilled = (fill.load("front_distillation_again"), "distillation,temperature=0.8")
     return {
         "GRPO, both at 3e-4": [((demo, "bon_loo1"), (demo, "grpo"))],
         "GRPO, both at 1.5e-4": [((rates, small[0]), (rates, small[1]))],
@@ -52,6 +53,9 @@ def comparisons(fill):
         "the same, both sampled at 0.6": [
             ((study, "bon_loo1,temperature=0.6"), (study, "grpo, KL 0.4,temperature=0.6"))
             for study in at_low_temperature
+        ],
+        "best-of-8 distillation at 0.8": [
+            ((at_low_temperature[1], "bon_loo1,temperature=0.4"), distilled)
         ],
     }
 

@@ -4,10 +4,12 @@ import functools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from committed.front import chosen, held_out, held_out_difference, held_out_test, values_of
 from committed.results import (
     RECIPES,
+    SHOWN,
     differences_between_studies,
     in_one_line,
     mean_over_seeds,
@@ -332,3 +334,54 @@ def test_what_is_said_of_all_twelve_seeds_is_what_they_have(first, again, page):
     ) in page
     assert f"Over all twelve it is {at_8}." in in_one_line("README.md")
     assert f"by {more(GRPO, WARM_BON, 32)} at 32 too" in in_one_line("docs/choose.md")
+
+
+def test_what_is_said_of_distillation_is_what_its_seeds_have(fill, again, page):
+    choosing = fill.load("front_distillation")
+    at_8 = {model: mean_over_seeds(choosing, model, 8) for model in choosing.models}
+    best = max(at_8, key=at_8.get)
+    assert best == "4 rounds,rollouts=1,rate=1.5e-4,temperature=0.8"
+    assert f"rollouts at 1 and samples at 0.8: {at_8[best]:.3f}." in page
+    cold = max(at_8[model] for model in at_8 if "rollouts=0.6" in model)
+    rollouts = fill.load("front_rollouts")
+    untrained = mean_over_seeds(rollouts, "untrained,temperature=0.4", 8)
+    bon = mean_over_seeds(rollouts, "bon_loo1, rollouts at 0.6,temperature=0.4", 8)
+    assert (
+        f"the most at 8 is {cold:.3f} at any rate and temperature, on the seed that chose. The "
+        f"model before training has {untrained:.3f} there, and `bon_loo1` with rollouts at 0.6 has "
+        f"{bon:.3f}."
+    ) in page
+
+    study = fill.load("front_distillation_again")
+    distilled = (study, "distillation,temperature=0.8")
+    assert not {*study.seeds} & {*choosing.seeds}
+    assert {*study.seeds} < {*again.seeds}
+    before_training = differences_between_studies((study, "base"), (again, "base"), 8)
+    assert np.max(np.abs(before_training)) < SHOWN  # both studies begin with the same models
+
+    def less(than, k):
+        return differences_between_studies((again, than), distilled, k)
+
+    against_base = compared_with_base_at_8(study)["distillation,temperature=0.8"]
+    assert (against_base.above, len(study.seeds)) == (4, 5)
+    p_values = [stats.ttest_1samp(less(than, 8), 0).pvalue for than in (BON, GRPO)]
+    p_values.append(against_base.p)
+    corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
+    assert (
+        f"The distilled model has {mean_over_seeds_as_text(less(BON, 8))} less than `bon_loo1` "
+        f"(p {p_values[0]:.3f}) and {mean_over_seeds_as_text(less(GRPO, 8))} less than GRPO "
+        f"(p {p_values[1]:.3f})."
+    ) in page
+    more_than_base = lead_over_seeds([study], distilled[1], "base", 8)
+    assert (
+        f"in four of the five seeds**: {more_than_base} (p {p_values[2]:.3f}). Corrected for the "
+        "three tests p is {}, {} and {}.".format(*corrected)
+    ) in page
+    at_128 = mean_over_seeds_as_text(less(GRPO, 128))
+    more_than_bon = mean_over_seeds_as_text([-difference for difference in less(BON, 128)])
+    assert (
+        f"**GRPO has more at 32 and at 128**: {mean_over_seeds_as_text(less(GRPO, 32))} and "
+        f"{at_128}. Against `bon_loo1` the distilled model has "
+        f"{mean_over_seeds_as_text(less(BON, 1))} less at 1 and {more_than_bon} more at 128."
+    ) in page
+    assert f"and `grpo` has {at_128} more at 128 |" in in_one_line("docs/choose.md")

@@ -91,6 +91,8 @@ def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
         "front_rollouts",
         "front_tuned_temperature",
         "front_tuned_temperature_again",
+        "front_distillation",
+        "front_distillation_again",
     )
     studies = [fill.load(name) for name in STUDIES if name not in left_out]
     studies = [study for study in studies if study.over == "seeds"]
