@@ -426,10 +426,9 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
     assert samples[0] == samples[1]
 
 
-def test_thoughts_that_were_cut_off_end_no_evaluation(tmp_path, maxatk):
+def evaluated_with_replies(answers, tmp_path, maxatk):
+    """Evaluate two samples of a problem with these replies; return the command and its results."""
     write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in PROBLEMS[:1]))
-    thought = chat_answer({"content": None, "reasoning": "```python\nprint(0)\n```"}, "length")
-    answers = [thought, chat_answer({"content": "print(0)"}, "stop")]
     flags = ("--samples", "2", "--verifier.workers", "1", "--backend", "openai", "--server.chat")
     with serving(answers) as server:
         address = ("--server.url", server.url, "--server.concurrency", "1")
@@ -437,7 +436,13 @@ def test_thoughts_that_were_cut_off_end_no_evaluation(tmp_path, maxatk):
             *("eval", "--model", "m", "--problems", "p.jsonl", "--out", "run"), *flags, *address
         )
     assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    return done, json.loads((tmp_path / "run" / "results.json").read_text())
+
+
+def test_thoughts_that_were_cut_off_end_no_evaluation(tmp_path, maxatk):
+    thought = chat_answer({"content": None, "reasoning": "```python\nprint(0)\n```"}, "length")
+    answers = [thought, chat_answer({"content": "print(0)"}, "stop")]
+    done, results = evaluated_with_replies(answers, tmp_path, maxatk)
     assert results["counts"]["outcomes"] == {"passed": 1, "unfinished_thought": 1}
     assert results["finish_reasons"] == {"length": 1, "stop": 1}
     assert "50.0% of the samples cut off" in done.stdout
@@ -459,16 +464,8 @@ def test_a_chat_that_refuses_is_its_refusal(message, finish_reason, text):
 
 
 def test_refusals_are_wrong_answers_and_end_no_evaluation(tmp_path, maxatk):
-    write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in PROBLEMS[:1]))
     answers = [chat_answer(message, reason) for message, reason, _text in REFUSALS[1:3]]
-    flags = ("--samples", "2", "--verifier.workers", "1", "--backend", "openai", "--server.chat")
-    with serving(answers) as server:
-        address = ("--server.url", server.url, "--server.concurrency", "1")
-        done = maxatk(
-            *("eval", "--model", "m", "--problems", "p.jsonl", "--out", "run"), *flags, *address
-        )
-    assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    _done, results = evaluated_with_replies(answers, tmp_path, maxatk)
     assert results["metrics"]["max@k"]["2"]["mean"] == 0.0
     assert results["finish_reasons"] == {"content_filter": 1, "stop": 1}
 

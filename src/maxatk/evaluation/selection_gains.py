@@ -127,11 +127,7 @@ def selection_gains(
         ks=tuple(ks),
         gains={
             selector.name: mean_interval(_gains(selector, rows_by_problem, ks), bounded=bounded)
-            for selector in (
-                _Selector(_TRUTH, (), _truth_gain),
-                *selectors,
-                _Selector(_RANDOM, (), _random_gain),
-            )
+            for selector in (_selector(_TRUTH), *selectors, _selector(_RANDOM))
         },
         problems=len(rows_by_problem),
         left_out=len(problems) - len(rows_by_problem),

@@ -126,11 +126,11 @@ def problems_of_log(
 def _refuse_another_problem(path: str | Path, first: LogRow, row: LogRow) -> None:
     """Raise DataError where a row has another prompt or answer than the first row of its id."""
     pairs = {"prompt": (first.prompt, row.prompt), "answer": (first.answer, row.answer)}
-    for name, (one, other) in pairs.items():
-        if one != other:
+    for name, (first_value, value) in pairs.items():
+        if first_value != value:
             raise DataError(
                 f"{path}: rows of the problem {row.problem_id!r:.80} differ in the {name}: "
-                f"{one!r:.60} and {other!r:.60}; allowed: an id of its own for each problem"
+                f"{first_value!r:.60} and {value!r:.60}; allowed: an id of its own for each problem"
             )
 
 

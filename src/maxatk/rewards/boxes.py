@@ -52,9 +52,8 @@ def last_box(text: str) -> Boxes:
 def _is_joint(between: str) -> bool:
     """Say whether a text between two boxes makes one answer of them."""
     # Without the blanks around it, which an expression would try in every way to share out.
-    return (
-        _JOINED.fullmatch(between.strip().removeprefix("$").removesuffix("$").strip()) is not None
-    )
+    words = between.strip().removeprefix("$").removesuffix("$").strip()
+    return _JOINED.fullmatch(words) is not None
 
 
 def _closing_brace(text: str, start: int, end: int) -> int | None:

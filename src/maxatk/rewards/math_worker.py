@@ -25,10 +25,11 @@ _ARITHMETIC = re.compile(
     r"(?:[\d\s.+\-*/^(){}\[\]]|\\(?:[dt]?frac|cdot|times|div|sqrt|left|right|[,;:! ]))+\Z"
 )
 _ROUNDED = 0.05  # the relative error of what has a decimal point, as in 2/3 = 0.7
-_SMALL = 1e-5
-_ROUNDED_SMALL = 1e-3
-_BASE = re.compile(r"(?<![\w}])\d+_\{?(\d+)")
-_NAMED = re.compile(r"\s*([A-Za-z])\s*=([^=]+)\Z")
+_SMALL = 1e-5  # in size; math-verify compares six decimals, of which such numbers have few
+_ROUNDED_SMALL = 1e-3  # the relative error that such numbers may have
+_BASE = re.compile(r"(?<![\w}])\d+_\{?(\d+)")  # 2516_8, 110_{2}
+_NAMED = re.compile(r"\s*([A-Za-z])\s*=([^=]+)\Z")  # x=1
+# What makes another term of a name, as of x in 2x and in x^2.
 _OPERATIONS = re.compile(
     r"[\d\s.+\-*/^(){}]|\\(?:[dt]?frac|cdot|times|sqrt|left|right)(?![A-Za-z])"
 )

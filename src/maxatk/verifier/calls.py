@@ -67,8 +67,8 @@ def _is_plain(node: ast.expr) -> bool:
         case ast.Attribute(value=owner):
             return _is_plain(owner)
         case ast.Call(func=called, args=arguments, keywords=named):
-            given = [*arguments, *(keyword.value for keyword in named)]
-            return _is_plain(called) and all(map(_is_made_of_literals, given))
+            values = [*arguments, *(keyword.value for keyword in named)]
+            return _is_plain(called) and all(map(_is_made_of_literals, values))
     return False
 
 

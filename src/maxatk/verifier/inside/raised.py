@@ -93,10 +93,10 @@ def _made_anew(
 
 def _bases(names: list[tuple[str, str]]) -> list[type[BaseException]]:
     """Return the nearest known classes among those of an exception, none above another one."""
-    known = [kind for module, name in names if (kind := _known(module, name)) is not None]
     bases: list[type[BaseException]] = []
-    for kind in known:
-        if not any(issubclass(base, kind) for base in bases):
+    for module, name in names:
+        kind = _known(module, name)
+        if kind is not None and not any(issubclass(base, kind) for base in bases):
             bases.append(kind)
     return bases or [Exception]
 
