@@ -100,7 +100,7 @@ def check(
     """Run every problem's reference solution through the verifier and report those that fail.
 
     Problems with an answer and without tests: which answers would not be recognised in a
-    completion?
+    completion? Of tests with a call: in which could a program replace what judges it?
 
     Args:
         problems: A problems.jsonl, beside which `problems prepare` wrote X.solutions.jsonl.
