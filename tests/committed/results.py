@@ -18,6 +18,10 @@ RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
 ALL_RATES = (*RATES, "smollm2_all_double_rate")
 SEEDS_OF_ALL_RATES = (1, 2, 3, 5)  # the largest rate ran on these
+STUDY = "docs/study.md"
+TEMPERATURE = "docs/study-temperature.md"
+BEST_SETTINGS = "docs/study-best-settings.md"
+SIDE_QUESTIONS = "docs/study-side-questions.md"
 SHOWN = 6e-6  # the values of problems are rounded to six digits
 
 

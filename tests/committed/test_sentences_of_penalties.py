@@ -4,8 +4,10 @@ import numpy as np
 from scipy import stats
 
 from committed.results import (
+    BEST_SETTINGS,
     RECIPES,
     ROOT,
+    STUDY,
     differences_between_studies,
     distance_between_studies,
     distance_over_seeds,
@@ -18,7 +20,7 @@ from maxatk.studies.recipe import load_study
 
 
 def test_what_is_said_of_a_stronger_penalty_is_what_its_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     name = "front_kl"
     study = fill.load(name)
     confirmed = fill.load("front_confirmed")
@@ -42,7 +44,7 @@ def test_what_is_said_of_a_stronger_penalty_is_what_its_seeds_have(fill):
 
 def test_the_penalties_are_those_that_the_seeds_which_choose_prefer(fill):
     """Each method's highest mean of max@8 over two seeds, which report nothing."""
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     choosing = fill.load("front_penalties")
     at_8 = {
         model: mean_over_seeds(choosing, model, 8) for model in choosing.models if model != "base"
@@ -65,7 +67,7 @@ def test_the_penalties_are_those_that_the_seeds_which_choose_prefer(fill):
 
 
 def test_what_is_said_of_tuned_penalties_is_what_their_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     name = "front_tuned"
     study = fill.load(name)
     confirmed = fill.load("front_confirmed")
@@ -107,7 +109,7 @@ def test_what_is_said_of_tuned_penalties_is_what_their_seeds_have(fill):
 
 
 def test_what_is_said_of_no_penalty_is_what_the_fresh_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     readme = in_one_line("README.md")
     choose = in_one_line("docs/choose.md")
     name = "front_repeated"
@@ -131,7 +133,9 @@ def test_what_is_said_of_no_penalty_is_what_the_fresh_seeds_have(fill):
         f"{lead[32]} more."
     ) in page
     assert f"it may have less**, by {lead[128]}, p {tests[128].p:.3f}." in page
-    assert f"above that GRPO at 8 by {lead[8]} on [six fresh seeds]" in page
+    of_study = in_one_line(STUDY)
+    assert f"above that GRPO at 8 by {lead[8]} on [six fresh seeds]" in of_study
+    assert f"above that GRPO at 8** by {lead[8]} on [six fresh seeds]" in page
     assert f"six were the planned test against it (p {tests[8].p:.3f})." in readme
     # All seeds together, of which six chose that this would be tested.
     of_twelve = {
@@ -148,6 +152,14 @@ def test_what_is_said_of_no_penalty_is_what_the_fresh_seeds_have(fill):
         f"{less} less at 128."
     ) in page
     assert (
+        f"in each of twelve seeds, by {more[8]}, with no difference shown in the first answer, and "
+        f"it has {less} less at 128."
+    ) in page
+    assert f"was not planned, it has {more[8]} more at 8 and {less} less at 128." in of_study
+    interval = stats.ttest_1samp(of_twelve[1], 0).confidence_interval(0.95)
+    assert -0.01 < interval.low < interval.high < 0.01
+    assert "a first answer equal within 0.01" in of_study
+    assert (
         f"Over twelve seeds it has {more[8]} more at 8 than GRPO with a tuned penalty, an equal "
         f"first answer and {less} less at 128."
     ) in readme
@@ -156,7 +168,7 @@ def test_what_is_said_of_no_penalty_is_what_the_fresh_seeds_have(fill):
 
 
 def test_what_is_said_of_no_penalty_and_a_smaller_step_is_what_their_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     readme = in_one_line("README.md")
     name = "front_repeated_longer"
     study = fill.load(name)
@@ -198,7 +210,7 @@ def test_what_is_said_of_no_penalty_and_a_smaller_step_is_what_their_seeds_have(
 
 
 def test_what_is_said_of_a_k_that_falls_is_what_the_fresh_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     choose = in_one_line("docs/choose.md")
     falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
     others = fill.load("front_repeated")
@@ -236,13 +248,13 @@ def test_what_is_said_of_a_k_that_falls_is_what_the_fresh_seeds_have(fill):
     assert max(*more["bon_loo1", 128], *more["grpo, KL 0.2", 128]) < 0
     less = [text(name, 128, sign=-1) for name in ("bon_loo1", "grpo, KL 0.2")]
     assert f"less than both**, by {less[0]} and by {less[1]}, in each of the six seeds." in page
-    assert f"[{text('bon_loo1', 1)} more at 1](study.md#without-a-penalty-with-a-k-that" in choose
+    assert f"[{text('bon_loo1', 1)} more at 1](study-best-settings.md#a-k-that-falls)" in choose
     at_8 = text("bon_loo1", 8, sign=-1)
     assert f"a constant k, {at_8} less at 8 and {less[0]} less at 128;" in choose
 
 
 def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
     falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
     others = fill.load("front_repeated")
@@ -280,7 +292,7 @@ def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
 
 
 def test_the_table_of_the_fresh_seeds_has_the_means_of_three_studies(fill):
-    page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    page = (ROOT / BEST_SETTINGS).read_text(encoding="utf-8")
     others = fill.load("front_repeated")
     models = {
         "base": others,

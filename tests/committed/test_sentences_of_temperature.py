@@ -10,6 +10,8 @@ from committed.front import chosen, held_out, held_out_difference, held_out_test
 from committed.results import (
     RECIPES,
     SHOWN,
+    STUDY,
+    TEMPERATURE,
     differences_between_studies,
     in_one_line,
     mean_over_seeds,
@@ -25,7 +27,12 @@ SEEDS = [33, 34, 35, 36]
 
 @pytest.fixture(scope="module")
 def page():
-    return in_one_line("docs/study.md")
+    return in_one_line(TEMPERATURE)
+
+
+@pytest.fixture(scope="module")
+def of_study():
+    return in_one_line(STUDY)
 
 
 def at_temperatures(values, method):
@@ -67,7 +74,9 @@ def against(fill):
     return test_of
 
 
-def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, page, against):
+def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(
+    fill, page, of_study, against
+):
     values = values_of(fill, "front_temperature")
     names = at_temperatures(values, "untrained")
     at_1 = values["base"].mean(numeric_only=True)
@@ -77,6 +86,9 @@ def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(fill, 
     best = {aim: held_out(values, names, SEEDS, aim=aim) for aim in ("1", "8", "128")}
     means = [f"{of_aim[aim].mean():.3f}" for aim, of_aim in best.items()]
     assert f"for each it has {means[0]}, {means[1]} and {means[2]}." in page
+    sentence = f"has {means[0]} at 1, {means[1]} at 8 and {means[2]} at 128"
+    assert f"for each N, {sentence}, and" in page
+    assert f"for each the model before training {sentence}." in of_study
     rounded = [f"{of_aim[aim].mean():.2f}" for aim, of_aim in best.items()]
     sentence = f"has {rounded[0]} at 1, {rounded[1]} at 8 and {rounded[2]} at 128 on four other"
     assert sentence in AT_OTHER_TEMPERATURES
@@ -125,7 +137,9 @@ def test_what_is_said_of_grpo_and_temperatures_is_what_their_seeds_have(fill, pa
     ) in page
 
 
-def test_what_is_said_of_small_steps_at_a_low_temperature_is_what_their_seeds_have(fill, page):
+def test_what_is_said_of_small_steps_at_a_low_temperature_is_what_their_seeds_have(
+    fill, page, of_study
+):
     before = values_of(fill, "front_temperature")
     after = values_of(fill, "front_temperature_longer")
     untrained = (before, at_temperatures(before, "untrained"))
@@ -159,7 +173,8 @@ def test_what_is_said_of_small_steps_at_a_low_temperature_is_what_their_seeds_ha
         f"{shown_test(first_against_ours)} more than `bon_loo1` with rollouts at 0.4."
     ) in page
     gain = shown_test(of_8["cold"])
-    assert f"of max@k training add {gain} to that at 8" in page
+    assert f"of max@k training add to it at 8**: {gain}." in page
+    assert f"at 0.4 `bon_loo1` has {gain} more than the model before training." in of_study
 
 
 def test_what_a_seed_chose_is_what_the_fresh_seeds_were_trained_with(fill, page):
@@ -206,8 +221,8 @@ def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_h
     of_grpo = against_base[grpo]
     assert of_two.above == of_bon.above == len(study.seeds) == 5
     assert (
-        f"at 8 than GRPO on these seeds**, and not on [the next "
-        f"ones](#at-temperatures-that-six-seeds-chose): {more(bon, grpo, 8)} (p {of_two.p:.3f}), "
+        f"at 8 than GRPO on these seeds**, and not on [seven "
+        f"more](#at-temperatures-that-six-seeds-chose): {more(bon, grpo, 8)} (p {of_two.p:.3f}), "
         "in each of the five seeds."
     ) in page
     p_values = [of_two.p, of_bon.p, of_grpo.p]
@@ -285,7 +300,7 @@ def test_the_temperatures_of_the_next_seeds_are_those_that_six_seeds_chose(fill,
     assert [model.train for model in before.variants] == [model.train for model in fresh.variants]
 
 
-def test_what_is_said_of_the_planned_tests_is_what_the_next_seeds_have(again, page):
+def test_what_is_said_of_the_planned_tests_is_what_the_next_seeds_have(again, page, of_study):
     more = functools.partial(lead_over_seeds, [again])
     (of_two,) = [
         test for test in again.pairs if (test.first, test.second, test.measure.k) == (BON, GRPO, 8)
@@ -312,6 +327,15 @@ def test_what_is_said_of_the_planned_tests_is_what_the_next_seeds_have(again, pa
     ) in page
     warm_at_128 = differences_between_studies((again, WARM_BON), (again, WARM_UNTRAINED), 128)
     assert np.mean(warm_at_128) < 0  # so that neither is shown to add anything
+    assert (
+        f"`bon_loo1` has {more(BON, 'base', 8)} more at 8 than the model before training and GRPO "
+        f"{more(GRPO, 'base', 8)}. Between the two no difference is shown: {between}."
+    ) in of_study
+    for trained in (BON, GRPO):
+        above_base = differences_between_studies((again, trained), (again, "base"), 8)
+        assert f"{np.mean(above_base):.2f}" == "0.03"
+    assert "Both have about 0.03 more at 8 than the model before training" in page
+    assert "Small steps add about 0.03 to it at 8" in of_study
     readme = in_one_line("README.md")
     assert (
         f"max@k training has {more(BON, 'base', 8)} more at 8 than the model before training and "

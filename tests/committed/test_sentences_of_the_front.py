@@ -1,6 +1,7 @@
 """What the pages say of each method at its best is what its seeds have."""
 
 import functools
+import re
 
 import yaml
 
@@ -12,7 +13,9 @@ from committed.front import (
     values_of,
 )
 from committed.results import (
+    BEST_SETTINGS,
     RECIPES,
+    STUDY,
     distance_between_studies,
     distance_over_seeds,
     in_one_line,
@@ -20,8 +23,22 @@ from committed.results import (
 )
 
 
+def test_the_seeds_of_the_page_are_those_of_its_studies(fill):
+    page = in_one_line(BEST_SETTINGS)
+    rows = {
+        "front": "11 to 14",
+        "front_confirmed": "21 to 26",
+        "front_penalties": "31 and 32",
+        "front_repeated": "33 to 38",
+    }
+    for name, row in rows.items():
+        first, last = map(int, re.findall(r"\d+", row))
+        assert list(fill.load(name).seeds) == list(range(first, last + 1))
+        assert f"| {row} | [" in page
+
+
 def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     readme = in_one_line("README.md")
     front = fill.load("front").front
     lead = {test.aim: test for test in reversed(front.beyond)}  # at the lowest floor
@@ -72,7 +89,7 @@ def test_what_is_said_of_each_method_at_its_best_is_what_the_front_says(fill):
 
 
 def test_what_is_said_of_seeds_that_chose_nothing_is_what_they_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     readme = in_one_line("README.md")
     name = "front_confirmed"
     study = fill.load(name)
@@ -100,6 +117,8 @@ def test_what_is_said_of_seeds_that_chose_nothing_is_what_they_have(fill):
         f"has {starred['entropy bonus', 8]} more than with an entropy bonus, "
         f"{starred['clip-higher', 8]} than with clip-higher and {starred['grpo', 8]} than GRPO."
     ) in page
+    of_study = in_one_line(STUDY)
+    assert f"has {starred['KL penalty', 8]} more at 8 than with a KL penalty of 0.04" in of_study
     assert (
         f"{starred['KL penalty', 32]} than the KL penalty, which is the closest at 8, and "
         f"{starred['clip-higher', 32]} than clip-higher, the closest at 32." in page
@@ -118,7 +137,7 @@ def test_what_is_said_of_seeds_that_chose_nothing_is_what_they_have(fill):
 
 
 def test_what_is_said_of_rivals_at_half_the_rate_is_what_their_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     name = "front_half_rate"
     study = fill.load(name)
     assert study.seeds == fill.load("front_confirmed").seeds[:4]
@@ -144,7 +163,7 @@ def test_what_is_said_of_rivals_at_half_the_rate_is_what_their_seeds_have(fill):
 
 
 def test_what_is_said_of_a_smaller_step_for_both_is_what_their_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     name = "front_longer"
     study = fill.load(name)
     confirmed = fill.load("front_confirmed")
@@ -191,7 +210,7 @@ def test_what_is_said_of_a_smaller_step_for_both_is_what_their_seeds_have(fill):
 
 
 def test_what_is_said_of_dr_grpo_is_what_its_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(BEST_SETTINGS)
     theirs = values_of(fill, "front_dr_grpo")
     ours = values_of(fill, "front")
     of_bon = [name for name in ours if name.startswith("bon_loo1,")]

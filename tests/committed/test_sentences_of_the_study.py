@@ -6,7 +6,9 @@ import numpy as np
 from scipy import stats
 
 from committed.results import (
+    SIDE_QUESTIONS,
     STUDIES,
+    STUDY,
     distance_between_studies,
     distance_over_seeds,
     in_one_line,
@@ -16,7 +18,7 @@ from maxatk.statistics.power import pairs_needed
 
 
 def test_what_is_said_of_unsolved_problems_is_what_the_seeds_say(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(SIDE_QUESTIONS)
     readme = in_one_line("README.md")
     small = "problems=all,rate=7.5e-5"
     large = "problems=all,rate=1.5e-4"
@@ -37,7 +39,7 @@ def test_what_is_said_of_unsolved_problems_is_what_the_seeds_say(fill):
 
 
 def test_what_is_said_of_one_study_against_another_is_what_their_seeds_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(STUDY)
     rates = (fill.load("learning_rate"), "grpo,rate=1.5e-4")
     distilled = (fill.load("distillation"), "bon_loo1 to best of 8")
     assert f"has {distance_between_studies(rates, distilled, 1)} more at 1 than *bon_loo1" in page
@@ -51,7 +53,7 @@ def test_what_is_said_of_one_study_against_another_is_what_their_seeds_have(fill
 
 
 def test_what_is_said_of_three_seeds_is_what_they_have(fill):
-    page = in_one_line("docs/study.md")
+    page = in_one_line(SIDE_QUESTIONS)
     at_1 = distance_over_seeds(fill, "signal", "plain loop", "groups with signal", 1)
     at_128 = distance_over_seeds(fill, "signal", "groups with signal", "plain loop", 128)
     first = fill.load("signal").pairs[0]
@@ -114,7 +116,7 @@ def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
         spreads.append(round(float(np.median(of_pairs)), 3))
         too_narrow.append(float(np.median(of_models)))
     choose = in_one_line("docs/choose.md")
-    page = in_one_line("docs/study.md")
+    page = in_one_line(STUDY)
     assert "over seeds by {:.3f} at k = 1 and by {:.3f} at 128".format(*spreads) in choose
     needed = [pairs_needed(gain, spread) for gain in (0.05, 0.02) for spread in spreads]
     sentence = "0.05 then takes {} to {} seeds, and one of 0.02 takes {} to {}."
