@@ -302,6 +302,19 @@ def test_a_filter_that_no_row_has_is_named_with_those_there_are(tmp_path):
         read_log(path, mapping={"filter": "strict"})
 
 
+def test_of_several_filters_a_file_takes_the_one_that_it_has(tmp_path):
+    strict = {**LM_EVAL, "filter": "strict", "filtered_resps": ["4"], "exact_match": 1.0}
+    loose = {**LM_EVAL, "filter": "loose", "filtered_resps": ["5"], "exact_match": 0.0}
+    path = write(tmp_path, strict, loose)
+    (row,) = read_log(path, mapping={"filter": "strict,none"})
+    assert row.reward == 1.0
+    with pytest.raises(DataError, match="field 'filter': has loose, strict; --map filter=NAME"):
+        read_log(path, mapping={"filter": "strict,loose"})
+    message = "no row has 'a' or 'b'; allowed: loose, strict; .* --map filter=a,loose"
+    with pytest.raises(DataError, match=message):
+        read_log(path, mapping={"filter": "a,b"})
+
+
 @pytest.mark.parametrize("missing", [None, float("nan"), ""])
 @pytest.mark.parametrize("resps", [[["2+2=4"]], [[["-1.5", "False"]], [["-0.5", "True"]]]])
 def test_a_row_of_lm_eval_without_its_first_metric_has_no_reward(tmp_path, missing, resps):

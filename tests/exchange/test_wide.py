@@ -116,6 +116,27 @@ def test_a_folder_of_lm_eval_is_a_task_a_file(tmp_path, maxatk):
     assert "are of one task; name one of them" in again.stderr
 
 
+def test_the_tasks_of_a_folder_of_lm_eval_may_have_filters_of_their_own(tmp_path, maxatk):
+    logs = tmp_path / "logs"
+    stamp = "2026-08-01T10-00-00.000000.jsonl"
+    write_jsonl(logs / f"samples_arc_{stamp}", [{**choice(n, 1), "acc": 0.0} for n in range(3)])
+    by_filter = {"strict-match": 1.0, "flexible-extract": 0.0}
+    rows = [
+        {**choice(n, 1), "filter": name, "acc": right}
+        for n in range(3)
+        for name, right in by_filter.items()
+    ]
+    write_jsonl(logs / f"samples_gsm8k_{stamp}", rows)
+    score = ("score", "--rewards", "logs", "--out", "o", "--output-format", "json", "--map")
+    refused = maxatk(*score, "filter=strict-match")
+    assert "samples_arc" in refused.stderr
+    assert "--map filter=strict-match,none" in refused.stderr
+    done = maxatk(*score, "filter=strict-match,none")
+    assert done.returncode == 0, done.stderr
+    means = {row["task"]: row["mean"] for row in json.loads(done.stdout)["tasks"]}
+    assert means == {"arc": 0.0, "gsm8k": 1.0}
+
+
 def test_a_folder_of_lm_eval_with_one_task_so_far_is_a_task_already(tmp_path, maxatk):
     stamp = "2026-08-01T10-00-00.000000.jsonl"
     for tasks in (["arc_easy"], ["arc_easy", "mmlu"]):

@@ -9,7 +9,7 @@ from maxatk.report import Cell, Table, format_table
 TABLE = Table(
     ("model", "max@1", "change"),
     (
-        (Cell("a_b & <c>"), Cell(".718*", "[.700, .730]", "best"), Cell("−.010")),
+        (Cell("a_b & <c>"), Cell(".718", "[.700, .730]", "best", starred=True), Cell("−.010")),
         (Cell("x|y"), Cell(".710", "[.690, .720]", "second"), Cell("–")),
         (Cell("plain"), Cell(".100"), Cell("+.003", mark="above")),
     ),
@@ -33,6 +33,13 @@ def test_csv_can_be_read_by_programs():
     assert [row["max@1 mark"] for row in rows] == ["best*", "second", ""]
     assert rows[0]["max@1 interval"] == "[.700, .730]"
     assert [row["change"] for row in rows] == ["-.010", "", "+.003"]
+
+
+def test_a_name_that_ends_in_a_star_is_not_taken_for_a_significant_value():
+    table = Table(("model", "max@1"), ((Cell("runs/*"), Cell(".718", starred=True)),))
+    (row,) = csv.DictReader(io.StringIO(format_table(table, "csv")))
+    assert row == {"model": "runs/*", "max@1": ".718", "max@1 mark": "*"}
+    assert r"  runs/* & .718$^{*}$ \\" in format_table(table, "latex").splitlines()
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+cmd", "-x", "@a", "\tx"])
@@ -71,7 +78,7 @@ def test_shaded_cells_are_coloured_in_latex():
 NOTED = Table(
     ("model", "max@1"),
     (
-        (Cell("a"), Cell(".950*", "[.9, 1.0]", "best", note="7 problems below 1")),
+        (Cell("a"), Cell(".950", "[.9, 1.0]", "best", note="7 problems below 1", starred=True)),
         (Cell("b"), Cell(".900", "[.8, .95]")),
     ),
 )

@@ -48,7 +48,7 @@ def test_a_number_has_its_decimals_and_a_missing_one_is_a_dash():
 def test_best_and_second_of_a_column_are_marked_and_the_starred_one_has_its_star():
     means = {"a": mean(0.5), "b": mean(0.7), "c": mean(None), "d": mean(0.1)}
     a, b, c, d = metric_cells(means, of=100, starred="b")
-    assert b == Cell("0.700*", "[0.600, 0.800]", "best")
+    assert b == Cell("0.700", "[0.600, 0.800]", "best", starred=True)
     assert a == Cell("0.500", "[0.400, 0.600]", "second")
     assert c == Cell("–", "")
     assert d.mark == ""

@@ -59,4 +59,4 @@ def _rich_text(cell: Cell, *, styled: bool) -> Text:
     style = _STYLES[cell.mark] if styled else ""
     footnote = "" if styled else _FOOTNOTES.get(cell.mark, "")
     small = f"\n{cell.small}" if cell.small else ""
-    return Text.assemble((printable(cell.text + footnote), style), (printable(small), "dim"))
+    return Text.assemble((printable(cell.large + footnote), style), (printable(small), "dim"))

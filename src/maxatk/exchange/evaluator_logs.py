@@ -125,7 +125,8 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     first metric is empty or NaN has no reward. A repeated document has one for all its responses,
     so they have none.
     """
-    if row.get("filter") != mapping.get("filter", row.get("filter")):
+    filters = log_rows.names_chosen(mapping, "filter")
+    if filters and row.get("filter") not in filters:
         return []
     # A list of requests, and for each a list of its repeats. A task of multiple choice has a
     # request for each of its answers, and pairs of numbers instead of texts.

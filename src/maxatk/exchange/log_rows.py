@@ -71,7 +71,7 @@ class LogFormat:
     """How the files of one tool, whose first row has all `keys` of one of the sets, are read.
 
     `convert` makes the samples of a row, given `--map`, which has to hold `choice` where the field
-    of that name differs from row to row. `rows` reads the file where that is not one row a line.
+    of that name differs from row to row (`names_chosen`). `rows` reads the file where that is not one row a line.
     `rollout_reward` is the tool's own rule for rollouts of several rows, whose ids may be unique in
     a file and not only for a problem (`unique_rollouts`).
     """
@@ -87,6 +87,15 @@ class LogFormat:
     def matches(self, row: RawRow) -> bool:
         """Say whether a row has the keys of this format."""
         return any(keys <= row.keys() for keys in self.keys)
+
+
+def names_chosen(mapping: Mapping[str, str], field_name: str) -> Sequence[str]:
+    """Return what `--map` chooses of the values of a field, such as strict and none of strict,none.
+
+    Several names are for several files, of which each has one of them. Empty where none is given.
+    """
+    names = mapping.get(field_name)
+    return [] if names is None else names.split(",")
 
 
 def sample_at(

@@ -184,21 +184,29 @@ class OpenLog:
         return samples
 
     def _refuse_several(self, choices: set[str]) -> None:
-        """Raise DataError where rows differ in what has to be chosen, and nothing was chosen."""
+        """Raise DataError where rows differ in what has to be chosen, and not one was chosen."""
         field = self.format.choice
-        if len(choices) > 1 and field not in self.mapping:
+        if field is None:
+            return
+        chosen = log_rows.names_chosen(self.mapping, field)
+        left = choices.intersection(chosen) if chosen else choices
+        if len(left) > 1:
             raise DataError(
-                f"{self.path}: field {field!r}: has {', '.join(sorted(choices))}; "
+                f"{self.path}: field {field!r}: has {', '.join(sorted(left))}; "
                 f"--map {field}=NAME chooses one"
             )
 
     def _why_none(self, choices: set[str]) -> str:
         """Say why a log without a bad row holds no sample."""
         field = self.format.choice
-        chosen = None if field is None else self.mapping.get(field)
-        if chosen is None or not choices or chosen in choices:
+        chosen = [] if field is None else log_rows.names_chosen(self.mapping, field)
+        if not chosen or not choices or choices.intersection(chosen):
             return "holds no samples"
-        return f"field {field!r}: no row has {chosen!r}; allowed: {', '.join(sorted(choices))}"
+        return (
+            f"field {field!r}: no row has {' or '.join(map(repr, chosen))}; "
+            f"allowed: {', '.join(sorted(choices))}; for files with different ones give one of "
+            f"each, as in --map {field}={chosen[0]},{min(choices)}"
+        )
 
 
 class _BadRows:

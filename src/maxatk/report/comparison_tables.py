@@ -19,7 +19,7 @@ def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "p
     columns: dict[str, list[Cell | str]] = {
         heading: [f"{test.first} − {test.second}" for test in tests],
         "metric": [test.measure.name for test in tests],
-        "difference": [Cell(_starred_difference(test), mark=test.mark) for test in tests],
+        "difference": [_difference_cell(test) for test in tests],
         f"95%, {SPEAKS_OF[over]}": [tables.change_interval(test.low, test.high) for test in tests],
     }
     if not seeds:
@@ -38,9 +38,8 @@ def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "p
     return table_of(columns)
 
 
-def _starred_difference(test: PairedTest) -> str:
-    text = tables.change(test.difference)
-    return text + tables.STAR if test.significant else text
+def _difference_cell(test: PairedTest) -> Cell:
+    return Cell(tables.change(test.difference), mark=test.mark, starred=test.significant)
 
 
 def score_rows(comparisons: Mapping[str, Comparison], measures: Sequence[Measure]) -> list[TidyRow]:

@@ -61,7 +61,7 @@ class ModelComparison:
 
     def _repr_html_(self) -> str:
         table = scores_table(self.comparisons, self.measures, self.stars)
-        rows = [[f"{cell.text} {cell.detail}" for cell in row] for row in table.rows]
+        rows = [[f"{cell.large} {cell.detail}" for cell in row] for row in table.rows]
         return f"<pre>{escape(self.verdict)}</pre>" + html_table(table.header, rows)
 
     @property

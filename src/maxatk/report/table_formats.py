@@ -47,7 +47,7 @@ def _markdown(table: Table) -> str:
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _plain_markdown(cell.text)
+    text = _plain_markdown(cell.large)
     if cell.mark == "best":
         text = f"**{text}**"
     elif cell.mark == "second":
@@ -82,16 +82,15 @@ def _csv(table: Table) -> str:
 
 
 def _starred_mark(cell: Cell) -> str:
-    return cell.mark + STAR if cell.text.endswith(STAR) else cell.mark
+    return cell.mark + STAR if cell.starred else cell.mark
 
 
 def _csv_value(cell: Cell) -> str:
     """Return the number or the text of a cell, without a star; a dash is an empty value."""
-    text = cell.text.removesuffix(STAR)
-    if text == "–":
+    if cell.text == "–":
         return ""
-    number = text.replace(MINUS, "-")
-    return number if _NUMBER.fullmatch(number) else _no_formula(text)
+    number = cell.text.replace(MINUS, "-")
+    return number if _NUMBER.fullmatch(number) else _no_formula(cell.text)
 
 
 def _no_formula(text: str) -> str:
@@ -136,14 +135,14 @@ def _latex_row(cells: Iterable[str]) -> str:
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = _escaped(cell.text.removesuffix(STAR))
+    text = _escaped(cell.text)
     if cell.mark == "best":
         text = rf"\textbf{{{text}}}"
     elif cell.mark == "second":
         text = rf"\underline{{{text}}}"
     if cell.shade is not None:
         text = rf"\cellcolor{{blue!{round(30 * cell.shade)}}}{text}"
-    if cell.text.endswith(STAR):
+    if cell.starred:
         text += "$^{*}$"
     if cell.small:
         text += rf" {{\scriptsize {_escaped(cell.small)}}}"

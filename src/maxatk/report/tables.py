@@ -23,7 +23,7 @@ class Cell:
     `mark` is "best" or "second" of its column, "tied" where a test does not tell it from the best,
     "above" or "below" for a difference that can be told from zero, else "". `shade` goes from the
     lowest (0) to the highest (1) of a column. `note` says what the value rests on, where others
-    rest on more.
+    rest on more. `starred` says that the value is significant.
     """
 
     text: str
@@ -32,6 +32,12 @@ class Cell:
     shade: float | None = None
     note: str = ""
     link: str = ""
+    starred: bool = False
+
+    @property
+    def large(self) -> str:
+        """The first line: the text, with a star where it has one."""
+        return self.text + STAR if self.starred else self.text
 
     @property
     def small(self) -> str:
@@ -81,8 +87,7 @@ def metric_cells(
     cells = []
     for (name, mean), mark, shade_of_value in zip(means.items(), marks, shades, strict=True):
         cell = mean_cell(mean, of=of)
-        if name == starred:
-            cell = dataclasses.replace(cell, text=cell.text + STAR)
+        cell = dataclasses.replace(cell, starred=name == starred)
         if shade:
             cell = dataclasses.replace(cell, shade=shade_of_value)
         else:
