@@ -17,10 +17,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed
 	$(BIN)/maxatk demo
 
-# The same on a pretrained model; ROWS=FILE has the rows of MBPP, WHEEL=FILE the model's wheel.
+# The same on a pretrained model; ROWS=FILE has the rows of MBPP, WHEEL=FILE the model's wheel, and
+# DTYPE=float32 is for a CPU without instructions for bfloat16.
+OF_DTYPE := $(if $(DTYPE),eval.dtype=$(DTYPE) train.trainer.model_init_kwargs.dtype=$(DTYPE))
 demo-real: $(VENV)/.installed
-	MAXATK=$(BIN)/maxatk NAME=small POOL=120 recipes/smollm2/prepare.sh visible $(ROWS)
-	$(BIN)/maxatk demo --recipe recipes/smollm2/demo.yaml --jobs 2
+	MAXATK=$(BIN)/maxatk DTYPE=$(DTYPE) NAME=small POOL=120 \
+		recipes/smollm2/prepare.sh visible $(ROWS)
+	$(BIN)/maxatk demo --recipe recipes/smollm2/demo.yaml --jobs 2 $(OF_DTYPE)
 
 # A file is a worker's. In the order of the folders the short tests come last: no worker waits.
 # Three of them for two cores, since the tests wait for processes much of the time.

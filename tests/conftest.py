@@ -89,6 +89,21 @@ def maxatk(tmp_path):
 
 
 @pytest.fixture
+def cpuinfo(monkeypatch):
+    """Return a function that says what the system tells of its CPU."""
+    read_text = Path.read_text
+
+    def tell(text):
+        def read(path, *arguments, **options):
+            is_asked_for = str(path) == "/proc/cpuinfo"
+            return text if is_asked_for else read_text(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "read_text", read)
+
+    return tell
+
+
+@pytest.fixture
 def scoring(tmp_path):
     """Return a function that writes samples for one problem and gives the arguments of `score`."""
 

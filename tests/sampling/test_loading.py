@@ -2,52 +2,89 @@
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from maxatk import environment
 from maxatk.errors import InvalidValueError
 from maxatk.sampling import ModelSettings, loading
-from maxatk.sampling.loading import check_adapter, choose_bfloat16, load_model, reason_of
+from maxatk.sampling.dtypes import faster_dtype
+from maxatk.sampling.loading import check_adapter, load_model, reason_of
 
-
-@pytest.fixture(scope="module")
-def large():
-    """A model of 40 million weights that takes no memory."""
-    with torch.device("meta"):
-        return torch.nn.Linear(10_000, 4_000)
-
-
-@pytest.fixture(autouse=True)
-def parameters(monkeypatch):
-    count = lambda self: sum(part.numel() for part in self.parameters())  # noqa: E731
-    monkeypatch.setattr(torch.nn.Linear, "num_parameters", count, raising=False)
+LARGE = 40_000_000  # weights
 
 
 @pytest.mark.parametrize(
     ("stored", "capability", "expected"),
     [
-        ("float32", (8, 0), True),
-        ("float32", (9, 0), True),
-        ("float32", (7, 5), False),  # no instructions for it
-        ("float16", (9, 0), False),
-        ("bfloat16", (9, 0), False),
+        ("float32", (8, 0), "bfloat16"),
+        ("float32", (9, 0), "bfloat16"),
+        ("float32", (7, 5), "float32"),  # no instructions for it
+        ("float16", (9, 0), "float16"),
+        ("bfloat16", (9, 0), "bfloat16"),
     ],
 )
 def test_large_float32_files_are_computed_in_bfloat16_on_a_gpu(
-    large, monkeypatch, caplog, stored, capability, expected
+    monkeypatch, caplog, stored, capability, expected
 ):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert choose_bfloat16("m", stored, large, "cuda") == expected
-    assert ("m: computed in bfloat16, which this GPU is faster in" in caplog.text) == expected
+    assert faster_dtype("m", stored=stored, weights=LARGE, device="cuda") == expected
+    is_told = "m: computed in bfloat16, which this GPU is faster in" in caplog.text
+    assert is_told == (expected != stored)
 
 
-def test_small_models_and_other_devices_keep_float32(large, monkeypatch):
+def test_small_models_and_other_devices_keep_float32(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    assert not choose_bfloat16("m", "float32", torch.nn.Linear(10, 4), "cuda")
-    assert not choose_bfloat16("m", "float32", large, "mps")
+    assert faster_dtype("m", stored="float32", weights=44, device="cuda") == "float32"
+    assert faster_dtype("m", stored="float32", weights=LARGE, device="mps") == "float32"
+
+
+ZEN_1 = "flags : fpu fma avx avx2\n"
+SAPPHIRE_RAPIDS = "flags : fpu fma avx2 avx512_bf16 avx512_fp16 amx_bf16\n"
+NEOVERSE_V1 = "Features : fp asimd fphp asimdhp bf16\n"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "stored", "weights", "expected"),
+    [
+        (ZEN_1, "bfloat16", 44, "float32"),
+        (ZEN_1, "bfloat16", LARGE, "float32"),
+        (ZEN_1, "float16", LARGE, "float32"),
+        (ZEN_1, "float32", LARGE, "float32"),
+        (ZEN_1, "bfloat16", 10**15, "bfloat16"),  # no machine holds it in float32
+        (SAPPHIRE_RAPIDS, "bfloat16", LARGE, "bfloat16"),
+        (SAPPHIRE_RAPIDS, "float16", LARGE, "float16"),
+        (SAPPHIRE_RAPIDS, "float32", LARGE, "bfloat16"),
+        (NEOVERSE_V1, "bfloat16", LARGE, "bfloat16"),
+        (NEOVERSE_V1, "float16", LARGE, "float16"),
+        ("", "bfloat16", LARGE, "bfloat16"),  # the instructions are not known
+    ],
+)
+def test_a_cpu_computes_in_what_it_has_instructions_for(
+    cpuinfo, caplog, cpu, stored, weights, expected
+):
+    cpuinfo(cpu)
+    assert faster_dtype("m", stored=stored, weights=weights, device="cpu") == expected
+    is_told = f"dtype {stored} keeps that" in caplog.text
+    assert is_told == (expected != stored)
+
+
+def test_a_model_of_bfloat16_files_stays_so_where_that_is_asked_for(
+    tiny_model, tmp_path, cpuinfo, caplog
+):
+    stored = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.bfloat16)
+    stored.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    cpuinfo(ZEN_1)
+    model, _, stored_dtype = load_model(str(tmp_path), ModelSettings(device="cpu"))
+    assert (model.dtype, stored_dtype) == (torch.float32, "bfloat16")
+    caplog.clear()
+    model, _, _ = load_model(str(tmp_path), ModelSettings(device="cpu", dtype="bfloat16"))
+    assert model.dtype == torch.bfloat16
+    assert "dtype bfloat16: this CPU has no instructions for it" in caplog.text
 
 
 def test_a_model_asked_for_in_float32_stays_so(tiny_model, monkeypatch):
-    monkeypatch.setattr(loading, "choose_bfloat16", lambda *_: True)
+    monkeypatch.setattr(loading, "faster_dtype", lambda *_, **__: "bfloat16")
     assert load_model(str(tiny_model), ModelSettings())[0].dtype == torch.bfloat16
     model, _, stored = load_model(str(tiny_model), ModelSettings(dtype="float32"))
     assert (model.dtype, stored) == (torch.float32, "float32")

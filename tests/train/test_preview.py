@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+import warnings
 
 import pytest
 import yaml
@@ -128,6 +129,17 @@ def test_how_a_model_is_loaded_is_tried_without_its_weights_or_a_word(recipe, ca
     recipe["trainer"]["model_init_kwargs"] = {**loading, **others}
     assert look(recipe).plan["optimizer_steps"] == 36
     assert "MISSING" not in capfd.readouterr().err + caplog.text
+
+
+def test_a_type_that_this_cpu_has_no_instructions_for_is_told_of(recipe, cpuinfo):
+    recipe["trainer"]["model_init_kwargs"] = {"dtype": "bfloat16"}
+    cpuinfo("flags : fma avx avx2\n")
+    with pytest.warns(UserWarning, match="this CPU has no instructions for bfloat16"):
+        look(recipe)
+    cpuinfo("flags : fma avx avx2 avx512_bf16\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        look(recipe)
 
 
 def test_a_run_that_is_under_way_may_be_looked_at_with_its_own_settings_alone(recipe, tmp_path):

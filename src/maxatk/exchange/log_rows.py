@@ -71,9 +71,9 @@ class LogFormat:
     """How the files of one tool, whose first row has all `keys` of one of the sets, are read.
 
     `convert` makes the samples of a row, given `--map`, which has to hold `choice` where the field
-    of that name differs from row to row (`names_chosen`). `rows` reads the file where that is not one row a line.
-    `rollout_reward` is the tool's own rule for rollouts of several rows, whose ids may be unique in
-    a file and not only for a problem (`unique_rollouts`).
+    of that name differs from row to row (`names_chosen`). `rows` reads the file where that is not
+    one row a line. `rollout_reward` is the tool's own rule for rollouts of several rows, whose ids
+    may be unique in a file and not only for a problem (`unique_rollouts`).
     """
 
     title: str

@@ -15,13 +15,10 @@ from transformers import AutoModelForCausalLM
 from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import load_tokenizer, quiet_libraries
+from maxatk.sampling.dtypes import faster_dtype, is_slow_on_this_cpu
 from maxatk.sampling.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
-
-_LARGE = 32_000_000  # weights from which bfloat16 is faster where there are instructions for it
-_AMPERE = (8, 0)  # the first GPUs with them
-_BFLOAT16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # of x86 and ARM in /proc/cpuinfo
 
 
 def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
@@ -47,8 +44,16 @@ def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
     if settings.adapter is not None:
         model = _merged(model, settings.adapter)
     kind = (device or model.device).type
-    if settings.dtype == "auto" and choose_bfloat16(name, stored, model, kind):
-        model.to(torch.bfloat16)
+    is_quantized = getattr(model, "hf_quantizer", None) is not None
+    if settings.dtype == "auto" and not is_quantized:
+        dtype = faster_dtype(name, stored=stored, weights=model.num_parameters(), device=kind)
+        if dtype != stored:
+            model.to(getattr(torch, dtype))
+    elif kind == "cpu" and is_slow_on_this_cpu(settings.dtype):
+        _log.warning(
+            "dtype %s: this CPU has no instructions for it and is several times faster in float32",
+            settings.dtype,
+        )
     if device is not None:
         model.to(device)
     return model.eval(), tokenizer, stored
@@ -120,29 +125,3 @@ def _not_its_adapter(adapter: str, reason: str) -> InvalidValueError:
 def reason_of(error: Exception) -> str:
     """Return why an engine did not start, in one line, without pydantic's advice."""
     return " ".join(str(error).partition(" [type=")[0].split()) or type(error).__name__
-
-
-def choose_bfloat16(name: str, stored: str, model: Any, device: str) -> bool:
-    """Choose bfloat16 for a model of float32 files (as TRL's) where that is faster, and log it.
-
-    Returns whether it is chosen.
-    """
-    if stored != "float32" or model.num_parameters() < _LARGE or not _has_bfloat16(device):
-        return False
-    _log.warning(
-        "%s: computed in bfloat16, which this %s is faster in, and not in the float32 of its "
-        "files; dtype float32 keeps that",
-        name,
-        "GPU" if device == "cuda" else "CPU",
-    )
-    return True
-
-
-def _has_bfloat16(device: str) -> bool:
-    if device == "cuda":
-        return tuple(torch.cuda.get_device_capability()) >= _AMPERE
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if device == "cpu" and line.startswith(("flags", "Features")):
-                return any(flag in line.split() for flag in _BFLOAT16_FLAGS)
-    return False

@@ -157,8 +157,9 @@ class ModelSettings:
     Args:
         backend: hf runs the model here, vllm does with its own engine, openai asks a server; auto
             takes vllm on a GPU where it is installed, else hf.
-        dtype: Of the weights; auto takes that of the model's files, or bfloat16 for larger float32
-            models on a CPU that is faster in it (hf).
+        dtype: Of the weights; auto takes that of the model's files, or another that this machine
+            is faster in: bfloat16 for larger float32 models, float32 on a CPU without
+            instructions for the 16 bits of the files (hf, vllm).
         device: Where the model runs; a GPU if there is one.
         batch_size: Samples drawn at once; chosen by the backend if not given.
         server: The server of the backend openai.

