@@ -409,3 +409,58 @@ def test_what_is_said_of_distillation_is_what_its_seeds_have(fill, again, page):
         f"{mean_over_seeds_as_text(less(BON, 1))} less at 1 and {more_than_bon} more at 128."
     ) in page
     assert f"and `grpo` has {at_128} more at 128 |" in in_one_line("docs/choose.md")
+
+
+PENALISED_BON = "bon_loo1, KL 0.05"
+PENALISED_GRPO = "grpo, KL 0.4, rollouts at 0.6"
+
+
+def test_the_penalties_of_the_last_seeds_are_those_that_two_seeds_chose(fill, first, page):
+    choosing = fill.load("front_temperature_penalties")
+    assert {*choosing.seeds} == {39, 40} < {*first.seeds}
+
+    def over_the_two(study, model):
+        by_seed = study.models[model]["by_seed"]
+        return np.mean([by_seed[str(seed)]["max@k"]["8"] for seed in choosing.seeds])
+
+    at_8 = {"bon_loo1": {}, "grpo": {}}
+    for study in (choosing, first):
+        for model in study.models:
+            method = "grpo" if model.startswith("grpo") else "bon_loo1"
+            if model.startswith(method):
+                at_8[method][model] = over_the_two(study, model)
+    best = {method: max(values, key=values.get) for method, values in at_8.items()}
+    assert best == {
+        "bon_loo1": f"{PENALISED_BON},temperature=0.6",
+        "grpo": f"{PENALISED_GRPO},temperature=0.6",
+    }
+    assert [len(values) for values in at_8.values()] == [6, 6]
+    before = {
+        "bon_loo1": max(at_8["bon_loo1"][model] for model in (BON, WARM_BON)),
+        "grpo": max(at_8["grpo"][model] for model in (GRPO, COLD_GRPO)),
+    }
+    assert (
+        f"{at_8['bon_loo1'][best['bon_loo1']]:.3f} at 8, where it has {before['bon_loo1']:.3f} "
+        "without a penalty"
+    ) in page
+    assert (
+        f"{at_8['grpo'][best['grpo']]:.3f}, where it has {before['grpo']:.3f} with rollouts at 0.4"
+    ) in page
+    settings = {
+        model.name: model for model in load_study(RECIPES["front_temperature_penalties"]).variants
+    }
+    reported = load_study(RECIPES["front_temperature_penalties_again"])
+    assert not {*reported.seeds} & {*first.seeds}
+    assert reported.eval["sampling"]["temperature"] == 0.4  # of `base`
+    for model in reported.variants:
+        choice = settings[f"{model.name},temperature=0.6"]
+        assert model.train == choice.train
+        assert model.sampling == choice.sampling
+
+
+def test_what_is_said_with_a_penalty_for_both_is_what_the_last_seeds_have(fill, again, page):
+    study = fill.load("front_temperature_penalties_again")
+    assert {*study.seeds} < {*again.seeds}
+    more = functools.partial(lead_over_seeds, [study])
+    (of_two,) = [test for test in study.pairs if test.measure.k == 8]
+    against_base = compared_with_base_at_8(study)
