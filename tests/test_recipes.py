@@ -66,6 +66,8 @@ ON_POLICY = [
         "front_rollouts",
         "front_tuned_temperature",
         "front_tuned_temperature_again",
+        "front_temperature_penalties",
+        "front_temperature_penalties_again",
     )
 ]
 PRETRAINED = [

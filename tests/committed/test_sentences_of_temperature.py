@@ -409,3 +409,90 @@ def test_what_is_said_of_distillation_is_what_its_seeds_have(fill, again, page):
         f"{mean_over_seeds_as_text(less(BON, 1))} less at 1 and {more_than_bon} more at 128."
     ) in page
     assert f"and `grpo` has {at_128} more at 128 |" in in_one_line("docs/choose.md")
+
+
+PENALISED_BON = "bon_loo1, KL 0.05"
+PENALISED_GRPO = "grpo, KL 0.4, rollouts at 0.6"
+
+
+def test_the_penalties_of_the_last_seeds_are_those_that_two_seeds_chose(fill, first, page):
+    choosing = fill.load("front_temperature_penalties")
+    assert {*choosing.seeds} == {39, 40} < {*first.seeds}
+
+    def over_the_two(study, model):
+        by_seed = study.models[model]["by_seed"]
+        return np.mean([by_seed[str(seed)]["max@k"]["8"] for seed in choosing.seeds])
+
+    at_8 = {"bon_loo1": {}, "grpo": {}}
+    for study in (choosing, first):
+        for model in study.models:
+            method = "grpo" if model.startswith("grpo") else "bon_loo1"
+            if model.startswith(method):
+                at_8[method][model] = over_the_two(study, model)
+    best = {method: max(values, key=values.get) for method, values in at_8.items()}
+    assert best == {
+        "bon_loo1": f"{PENALISED_BON},temperature=0.6",
+        "grpo": f"{PENALISED_GRPO},temperature=0.6",
+    }
+    assert [len(values) for values in at_8.values()] == [6, 6]
+    before = {
+        "bon_loo1": max(at_8["bon_loo1"][model] for model in (BON, WARM_BON)),
+        "grpo": max(at_8["grpo"][model] for model in (GRPO, COLD_GRPO)),
+    }
+    assert (
+        f"{at_8['bon_loo1'][best['bon_loo1']]:.3f} at 8, where it has {before['bon_loo1']:.3f} "
+        "without a penalty"
+    ) in page
+    assert (
+        f"{at_8['grpo'][best['grpo']]:.3f}, where it has {before['grpo']:.3f} with rollouts at 0.4"
+    ) in page
+    settings = {
+        model.name: model for model in load_study(RECIPES["front_temperature_penalties"]).variants
+    }
+    reported = load_study(RECIPES["front_temperature_penalties_again"])
+    assert not {*reported.seeds} & {*first.seeds}
+    assert reported.eval["sampling"]["temperature"] == 0.4  # of `base`
+    for model in reported.variants[1:]:  # the first is the model before training
+        choice = settings[f"{model.name},temperature=0.6"]
+        assert model.train == choice.train
+        assert model.sampling == choice.sampling
+
+
+def test_what_is_said_with_a_penalty_for_both_is_what_the_last_seeds_have(fill, again, page):
+    study = fill.load("front_temperature_penalties_again")
+    assert {*study.seeds} < {*again.seeds}
+    bon = (study, PENALISED_BON)
+    grpo = (study, PENALISED_GRPO)
+    untrained = (study, "base")
+    before_training = differences_between_studies(untrained, (again, "base"), 8)
+    assert np.max(np.abs(before_training)) < SHOWN  # both studies begin with the same models
+
+    def more(one, other, k):
+        return mean_over_seeds_as_text(differences_between_studies(one, other, k))
+
+    (of_two,) = [test for test in study.pairs if test.measure.k == 8]
+    against_base = compared_with_base_at_8(study)
+    p_values = [of_two.p, against_base[PENALISED_BON].p, against_base[PENALISED_GRPO].p]
+    corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
+    assert (
+        f"`bon_loo1` has {more(bon, grpo, 8)} more at 8 than GRPO (p {p_values[0]:.3f}), "
+        f"{more(bon, untrained, 8)} more than the model before training (p {p_values[1]:.3f}), and "
+        f"GRPO has {more(grpo, untrained, 8)} more than that (p {p_values[2]:.3f}). Corrected for "
+        "the three tests p is {}, {} and {}.".format(*corrected)
+    ) in page
+    assert of_two.above == against_base[PENALISED_GRPO].above == len(study.seeds) == 3
+    assert (
+        f"At 1 `bon_loo1` has {more(grpo, bon, 1)} less than GRPO, at 32 {more(bon, grpo, 32)} "
+        f"more and at 128 {more(grpo, bon, 128)} less. Both have more at 32 than the model before "
+        f"training: `bon_loo1` {more(bon, untrained, 32)} and GRPO {more(grpo, untrained, 32)}."
+    ) in page
+    warm_bon = (again, WARM_BON)
+    assert (
+        f"it has {more(bon, warm_bon, 8)} more at 8, {more(bon, warm_bon, 32)} more at 32 and "
+        f"{more(bon, warm_bon, 128)} more at 128. Rollouts at 0.6 "
+        f"in place of 0.4 give GRPO {more(grpo, (again, GRPO), 8)} more at 8."
+    ) in page
+    assert (
+        f"`bon_loo1` has {more(bon, untrained, 8)} more at 8 than the model before training and "
+        f"GRPO {more(grpo, untrained, 8)}. Three seeds show no difference between the two."
+    ) in page

@@ -42,6 +42,7 @@ def refused(message):
         ("workers", 1.5, "an integer of 1 or more"),
         ("workers", True, "an integer of 1 or more"),
         ("workers", "2", "an integer of 1 or more"),
+        ("workers", 10**5, "above 0 and at most 4096"),
         ("stop_after_timeouts", 1.5, "an integer of 1 or more"),
         ("stop_after_timeouts", True, "an integer of 1 or more"),
         ("repair_truncated", "no", "True or False"),
@@ -63,7 +64,13 @@ def test_a_setting_of_another_type_is_refused(field, value, allowed):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("workers", 1.5), ("memory_limit_mb", 1.5), ("stop_after_timeouts", 1.5), ("sandbox", 5)],
+    [
+        ("workers", 1.5),
+        ("workers", 5000),
+        ("memory_limit_mb", 1.5),
+        ("stop_after_timeouts", 1.5),
+        ("sandbox", 5),
+    ],
 )
 def test_settings_of_recipes_are_refused_too(field, value):
     with refused(f"{field}: must be "):

@@ -34,12 +34,21 @@ def faster_dtype(name: str, *, stored: str, weights: int, device: str) -> str:
         device: "cpu", "cuda" or another kind of device of torch.
     """
     if stored == "float32" and weights >= _LARGE and _has_bfloat16(device):
-        place = "GPU" if device == "cuda" else "CPU"
-        return _chosen(name, "bfloat16", stored, place, f"dtype {stored} keeps that")
-    if device == "cpu" and is_slow_on_this_cpu(stored) and _fits_as_float32(weights):
-        keeps = f"dtype {stored} keeps that, with half of the memory"
-        return _chosen(name, "float32", stored, "CPU", keeps)
-    return stored
+        dtype = "bfloat16"
+    elif device == "cpu" and is_slow_on_this_cpu(stored) and _fits_as_float32(weights):
+        dtype = "float32"
+    else:
+        return stored
+    _log.warning(
+        "%s: computed in %s, which this %s is faster in, and not in the %s of its files; dtype %s "
+        "keeps that",
+        name,
+        dtype,
+        "GPU" if device == "cuda" else "CPU",
+        stored,
+        stored,
+    )
+    return dtype
 
 
 def is_slow_on_this_cpu(dtype: str) -> bool:
@@ -47,14 +56,6 @@ def is_slow_on_this_cpu(dtype: str) -> bool:
     needed = _CPU_FLAGS.get(dtype)
     flags = _flags_of_cpu()
     return needed is not None and bool(flags) and not flags & needed
-
-
-def _chosen(name: str, dtype: str, stored: str, place: str, keeps: str) -> str:
-    _log.warning(
-        "%s: computed in %s, which this %s is faster in, and not in the %s of its files; %s",
-        *(name, dtype, place, stored, keeps),
-    )
-    return dtype
 
 
 def _has_bfloat16(device: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from maxatk.check import MOST_BYTES, limited, whole
 from maxatk.verifier.extract import UnfinishedThought
-from maxatk.verifier.limits import Limits
+from maxatk.verifier.limits import Limits, check_workers
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
 
@@ -43,8 +43,7 @@ class VerifierSettings:
     testlib: str | None = None
 
     def __post_init__(self) -> None:
-        if self.workers is not None:
-            whole("workers", self.workers, 1)
+        check_workers(self.workers)
         addresses(self.sandbox)
         whole("memory_limit_mb", self.memory_limit_mb, 1)
         limited("memory_limit_mb", self.memory_limit_mb, MOST_BYTES >> 20)

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import existing_file, require, whole
+from maxatk.check import existing_file, require
 from maxatk.cores import usable_cores
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Problem, TestCase, Verdict
@@ -29,7 +29,7 @@ from maxatk.verifier.builds import Builds
 from maxatk.verifier.extract import Extracted, ProgramReader, UnfinishedThought
 from maxatk.verifier.jobs import Job, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
-from maxatk.verifier.limits import Limits
+from maxatk.verifier.limits import Limits, check_workers
 from maxatk.verifier.remote import RemoteWorker, addresses, refuse_problem, start_workers
 from maxatk.verifier.running import Output, run_jobs
 from maxatk.verifier.server_address import ServerAddress
@@ -81,8 +81,7 @@ class Verifier:
             unfinished_thought,
             flags,
         )
-        if workers is not None:
-            whole("workers", workers, 1)
+        check_workers(workers)
         self._servers = [ServerAddress(url) for url in addresses(sandbox)]
         if not self._servers:
             require_linux()
