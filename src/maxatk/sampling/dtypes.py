@@ -24,8 +24,8 @@ def faster_dtype(name: str, *, stored: str, weights: int, device: str) -> str:
     """Return the type that a model is computed in on a device, and log one that is not its files'.
 
     Larger models of float32 files, as TRL writes them, are faster in bfloat16 where there are
-    instructions for it. Models of 16 bits are several times slower than float32 on a CPU that has
-    none for their type: PyTorch computes number by number there.
+    instructions for it. Models of 16 bits are slower than float32 on a CPU that has none for their
+    type: with AVX2 alone PyTorch computes number by number.
 
     Args:
         name: What the model is called in the log.

@@ -51,7 +51,7 @@ def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
             model.to(getattr(torch, dtype))
     elif kind == "cpu" and is_slow_on_this_cpu(settings.dtype):
         _log.warning(
-            "dtype %s: this CPU has no instructions for it and is several times faster in float32",
+            "dtype %s: this CPU has no instructions for it and computes faster in float32",
             settings.dtype,
         )
     if device is not None:

@@ -156,12 +156,12 @@ def _dtype(model: str, settings: ModelSettings, config: Any) -> str:
     stored = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None)
     if settings.dtype != "auto" or stored is None:
         return settings.dtype
-    return faster_dtype(
-        model,
-        stored=str(stored).removeprefix("torch."),
-        weights=_without_weights(config).num_parameters(),
-        device=current_platform.device_type,
-    )
+    name = str(stored).removeprefix("torch.")
+    device = current_platform.device_type
+    if name != "float32" and device != "cpu":
+        return name  # transformers need not know the model, whose weights are not counted
+    weights = _without_weights(config).num_parameters()
+    return faster_dtype(model, stored=name, weights=weights, device=device)
 
 
 def _without_weights(config: Any) -> Any:

@@ -104,7 +104,7 @@ def _warn_of_slow_dtype(config: Any, dtype: torch.dtype | str | None) -> None:
     if on_cpu and is_slow_on_this_cpu(name):
         warnings.warn(
             f"model_init_kwargs.dtype: this CPU has no instructions for {name}, so that a training "
-            "takes several times as long as in float32",
+            "takes longer than in float32",
             stacklevel=2,
         )
 

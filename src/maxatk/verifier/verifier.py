@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import existing_file, require
+from maxatk.check import existing_file, require, whole
 from maxatk.cores import usable_cores
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Problem, TestCase, Verdict
