@@ -96,7 +96,7 @@ def test_the_seeds_stand_side_by_side(study):
 def test_a_star_in_the_scores_is_that_of_the_test_of_the_best(study):
     table = study_tables(study)["scores"]
     for place, test in enumerate(study.leaders, start=1):
-        starred = [row[0].text for row in table.rows if row[place].text.endswith("*")]
+        starred = [row[0].text for row in table.rows if row[place].starred]
         assert starred == ([test.first] if test.significant else [])
 
 
@@ -116,7 +116,7 @@ def test_no_star_says_the_opposite_of_the_test_of_seeds_of_unequal_size(build, m
     best = study.leaders[0]
     assert (best.measure.name, best.first, best.significant) == ("max@1", "base", True)
     assert best.difference < 0
-    assert not any(row[1].text.endswith("*") for row in study_tables(study)["scores"].rows)
+    assert not any(row[1].starred for row in study_tables(study)["scores"].rows)
 
 
 def test_two_seeds_have_differences_and_no_test(seeded, build):
