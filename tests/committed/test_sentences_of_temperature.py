@@ -474,13 +474,14 @@ def test_what_is_said_with_a_penalty_for_both_is_what_the_last_seeds_have(fill, 
     against_base = compared_with_base_at_8(study)
     p_values = [of_two.p, against_base[PENALISED_BON].p, against_base[PENALISED_GRPO].p]
     corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
+    assert p_values[2] < 0.001
     assert (
         f"`bon_loo1` has {more(bon, grpo, 8)} more at 8 than GRPO (p {p_values[0]:.3f}), "
         f"{more(bon, untrained, 8)} more than the model before training (p {p_values[1]:.3f}), and "
-        f"GRPO has {more(grpo, untrained, 8)} more than that (p {p_values[2]:.3f}). Corrected for "
+        f"GRPO has {more(grpo, untrained, 8)} more than that (p < 0.001). Corrected for "
         "the three tests p is {}, {} and {}.".format(*corrected)
     ) in page
-    assert of_two.above == against_base[PENALISED_GRPO].above == len(study.seeds) == 3
+    assert of_two.above == against_base[PENALISED_GRPO].above == len(study.seeds) == 4
     assert (
         f"At 1 `bon_loo1` has {more(grpo, bon, 1)} less than GRPO, at 32 {more(bon, grpo, 32)} "
         f"more and at 128 {more(grpo, bon, 128)} less. Both have more at 32 than the model before "
@@ -494,5 +495,5 @@ def test_what_is_said_with_a_penalty_for_both_is_what_the_last_seeds_have(fill, 
     ) in page
     assert (
         f"`bon_loo1` has {more(bon, untrained, 8)} more at 8 than the model before training and "
-        f"GRPO {more(grpo, untrained, 8)}. Three seeds show no difference between the two."
+        f"GRPO {more(grpo, untrained, 8)}. Four seeds show no difference between the two."
     ) in page
