@@ -90,9 +90,9 @@ class LogFormat:
 
 
 def names_chosen(mapping: Mapping[str, str], field_name: str) -> Sequence[str]:
-    """Return what `--map` chooses of the values of a field, such as strict and none of strict,none.
+    """Return the names, divided by commas, that `--map` gives for a field; none without it.
 
-    Several names are for several files, of which each has one of them. Empty where none is given.
+    Several names are for several files, of which each has one of them.
     """
     names = mapping.get(field_name)
     return [] if names is None else names.split(",")

@@ -186,10 +186,7 @@ class OpenLog:
     def _refuse_several(self, choices: set[str]) -> None:
         """Raise DataError where rows differ in what has to be chosen, and not one was chosen."""
         field = self.format.choice
-        if field is None:
-            return
-        chosen = log_rows.names_chosen(self.mapping, field)
-        left = choices.intersection(chosen) if chosen else choices
+        left = choices.intersection(self._chosen) if self._chosen else choices
         if len(left) > 1:
             raise DataError(
                 f"{self.path}: field {field!r}: has {', '.join(sorted(left))}; "
@@ -198,15 +195,20 @@ class OpenLog:
 
     def _why_none(self, choices: set[str]) -> str:
         """Say why a log without a bad row holds no sample."""
-        field = self.format.choice
-        chosen = [] if field is None else log_rows.names_chosen(self.mapping, field)
-        if not chosen or not choices or choices.intersection(chosen):
+        if not self._chosen or not choices or choices.intersection(self._chosen):
             return "holds no samples"
+        field = self.format.choice
         return (
-            f"field {field!r}: no row has {' or '.join(map(repr, chosen))}; "
+            f"field {field!r}: no row has {' or '.join(map(repr, self._chosen))}; "
             f"allowed: {', '.join(sorted(choices))}; for files with different ones give one of "
-            f"each, as in --map {field}={chosen[0]},{min(choices)}"
+            f"each, as in --map {field}={self._chosen[0]},{min(choices)}"
         )
+
+    @property
+    def _chosen(self) -> Sequence[str]:
+        """The names that `--map` gives where the format has to choose; none for other formats."""
+        field = self.format.choice
+        return [] if field is None else log_rows.names_chosen(self.mapping, field)
 
 
 class _BadRows:

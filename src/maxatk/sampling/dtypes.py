@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from pathlib import Path
 
 import torch
+
+from maxatk.sampling.memory import free_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +67,7 @@ def _has_bfloat16(device: str) -> bool:
 
 def _fits_as_float32(weights: int) -> bool:
     """Say whether float32 weights leave half of the free memory to what is computed with them."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 4 * weights <= free // 2
+    return 4 * weights <= free_bytes(torch.device("cpu")) // 2
 
 
 def _flags_of_cpu() -> set[str]:

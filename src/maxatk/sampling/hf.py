@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loading import load_model
 from maxatk.sampling.lone_decoder import LoneDecoder
 from maxatk.sampling.loop import DrawnRow, Loop, Work
+from maxatk.sampling.memory import free_bytes
 from maxatk.sampling.prompt_states import shares
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings
 from maxatk.sampling.supported import supports
@@ -130,11 +130,7 @@ class HFBackend(Backend):
         # A cache that grows is copied: two of them are alive at a time. Six rows of float32 over
         # the vocabulary are what the sampling step needs.
         row = 2 * cache * positions + 6 * 4 * config.vocab_size
-        if self.device.type == "cuda":
-            free = torch.cuda.mem_get_info(self.device)[0]
-        else:
-            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        fitting = max(1, free // 2 // row)
+        fitting = max(1, free_bytes(self.device) // 2 // row)
         return min(_MOST_ROWS, 1 << (int(fitting).bit_length() - 1))
 
 

@@ -11,15 +11,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.languages import language_named
 
-_MOST_WORKERS = 4096  # each is a thread and a process or more; machines have fewer cores
 _MOST_TIMEOUTS = (1 << 31) - 1  # which the sandbox is told
-
-
-def check_workers(workers: int | None) -> None:
-    """Raise InvalidValueError for a number of workers that no machine has; None passes."""
-    if workers is not None:
-        whole("workers", workers, 1)
-        limited("workers", workers, _MOST_WORKERS)
 
 
 def limited_bytes(field: str, value: int) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 from maxatk.check import MOST_BYTES, limited, whole
 from maxatk.verifier.extract import UnfinishedThought
-from maxatk.verifier.limits import Limits, check_workers
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.remote import addresses
 from maxatk.verifier.verifier import Verifier
+from maxatk.verifier.worker import check_workers
 
 _PLACES = ("workers", "sandbox")
 

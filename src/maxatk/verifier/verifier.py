@@ -29,13 +29,13 @@ from maxatk.verifier.builds import Builds
 from maxatk.verifier.extract import Extracted, ProgramReader, UnfinishedThought
 from maxatk.verifier.jobs import Job, ProgramAndTests, as_jobs, refuse_calls
 from maxatk.verifier.languages import language_named
-from maxatk.verifier.limits import Limits, check_workers
+from maxatk.verifier.limits import Limits
 from maxatk.verifier.remote import RemoteWorker, addresses, refuse_problem, start_workers
 from maxatk.verifier.running import Output, run_jobs
 from maxatk.verifier.server_address import ServerAddress
 from maxatk.verifier.tasks import Tasks
 from maxatk.verifier.toolchain import toolchain
-from maxatk.verifier.worker import Worker
+from maxatk.verifier.worker import Worker, check_workers
 from maxatk.verifier.zygote_process import accept, require_linux
 
 Progress = Callable[[int, int], object]

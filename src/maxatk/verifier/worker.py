@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from maxatk.check import limited, whole
 from maxatk.errors import SandboxError
 from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes
@@ -21,6 +22,14 @@ from maxatk.verifier.zygote_process import Zygote
 
 _CLOSED = "the verifier was closed"
 _ATTEMPTS = 3
+_MOST_WORKERS = 4096  # each is a thread and a process or more; machines have fewer cores
+
+
+def check_workers(workers: int | None) -> None:
+    """Raise InvalidValueError for a number of workers that no machine has; None passes."""
+    if workers is not None:
+        whole("workers", workers, 1)
+        limited("workers", workers, _MOST_WORKERS)
 
 
 class _Flavour(NamedTuple):
