@@ -68,6 +68,7 @@ ON_POLICY = [
         "front_tuned_temperature_again",
         "front_temperature_penalties",
         "front_temperature_penalties_again",
+        "front_temperature_penalties_fresh",
     )
 ]
 PRETRAINED = [
