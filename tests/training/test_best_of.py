@@ -244,6 +244,8 @@ def test_nothing_is_logged_of_samples_that_have_no_reward():
         ({"k": 2, "method": "bon_centered"}, "bon_centred"),
         ({"k": 2, "weights": [1, 2]}, "must be 1 finite number"),
         ({"k": 2, "weights": [float("nan")]}, "must be 1 finite number"),
+        ({"k": 2, "rollout_reward": "sum"}, "rollout_reward: must be None without rollouts"),
+        ({"k": 2, "folder": __file__}, "folder: must be a folder, got"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused_at_once(arguments, message):
@@ -297,6 +299,8 @@ def test_values_that_are_not_one_number_a_completion_are_refused(values):
 def test_a_missing_column_of_groups_is_refused():
     with pytest.raises(InvalidValueError, match="no column 'id'; there are task"):
         call(best_of(of(REWARDS), k=2, groups="id"), task=["x"] * 8)
+    with pytest.raises(InvalidValueError, match="there are none beside prompts and completions"):
+        call(best_of(of(REWARDS), k=2, groups="id"))
 
 
 @pytest.mark.parametrize(

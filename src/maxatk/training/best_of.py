@@ -73,6 +73,8 @@ def best_of(
     is_rule = rollout_reward is None or rollout_reward in get_args(RolloutReward)
     allowed = f"None or one of {get_args(RolloutReward)}"
     require(is_rule, "best_of: rollout_reward", allowed, rollout_reward)
+    is_of_rollouts = rollout_reward is None or rollouts is not None
+    require(is_of_rollouts, "best_of: rollout_reward", "None without rollouts", rollout_reward)
     values = BestOfValues(
         names=[str(getattr(f, "__name__", type(f).__name__)) for f in functions],
         weights=_weights(weights, len(functions)),
@@ -138,7 +140,9 @@ def _record(
     require(rollouts is None, "best_of: folder", allowed, folder)
     allowed = "the name of a method where a folder is given, for the record"
     require(isinstance(method, str), "best_of: method", allowed, method)
-    return BestOfRecord(as_path("best_of: folder", folder), Objective(method=str(method), k=k))
+    path = as_path("best_of: folder", folder)
+    require(path.is_dir() or not path.exists(), "best_of: folder", "a folder", str(folder))
+    return BestOfRecord(path, Objective(method=str(method), k=k))
 
 
 def _weights(weights: Sequence[float] | None, functions: int) -> list[float]:

@@ -15,9 +15,8 @@ from maxatk.objectives.checks import plain_ids
 def column_of(field: str, name: str, columns: Mapping[str, Any]) -> Any:
     """Return the column that an argument names; raise InvalidValueError where it is not there."""
     if name not in columns:
-        raise InvalidValueError(
-            f"best_of: {field}: no column {name!r}; there are {', '.join(columns)}"
-        )
+        names = ", ".join(columns) or "none beside prompts and completions"
+        raise InvalidValueError(f"best_of: {field}: no column {name!r}; there are {names}")
     return columns[name]
 
 
