@@ -54,7 +54,14 @@ def test_k_moves_one_way_and_stays_between_its_ends(schedule, k, final, progress
 
 def test_schedules_at_known_points():
     assert [objective(k=9, k_schedule="linear").k_at(t) for t in (0.25, 0.5, 0.75)] == [7, 5, 3]
+    assert [objective(k=9, k_schedule="linear").k_at(np.float32(t)) for t in (-1, 2)] == [9, 1]
     assert [objective(k=9, k_schedule="cosine").k_at(t) for t in (0.25, 0.5, 0.75)] == [8, 5, 2]
+
+
+@pytest.mark.parametrize("progress", [float("nan"), "0.5", None])
+def test_a_share_of_the_training_that_is_no_number_is_refused(progress):
+    with pytest.raises(InvalidValueError, match="progress: must be a number from 0 to 1, got"):
+        objective(k_schedule="linear").k_at(progress)
 
 
 @pytest.mark.parametrize("form", ["ppo", "reinforce"])

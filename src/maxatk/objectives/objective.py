@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from maxatk.check import is_number, is_whole
+from maxatk.check import is_number, is_whole, returned_number
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.folders import read_json, write_json
 from maxatk.objectives.advantage import Form, advantages
@@ -150,9 +150,16 @@ class Objective:
         return self.k if self.k_schedule == "constant" else (self.k_final or 1)
 
     def k_at(self, progress: float) -> int:
-        """Return the k after a share of the training, 0 to 1, rounded half up."""
-        share = SCHEDULES[self.k_schedule](min(max(progress, 0.0), 1.0))
-        return math.floor(self.k + (self.last_k - self.k) * share + 0.5)
+        """Return the k after a share of the training, 0 to 1, rounded half up.
+
+        A share beyond 0 and 1 is that end. Raises InvalidValueError for what is no number, and for
+        NaN.
+        """
+        share = returned_number(progress)
+        if share is None or math.isnan(share):
+            raise InvalidValueError(f"progress: must be a number from 0 to 1, got {progress!r}")
+        moved = SCHEDULES[self.k_schedule](min(max(share, 0.0), 1.0))
+        return math.floor(self.k + (self.last_k - self.k) * moved + 0.5)
 
     def scale(self) -> AdvantageScale:
         """Return what the advantages are multiplied by; it has seen none yet."""
