@@ -300,6 +300,12 @@ def test_rows_in_any_order_are_groups_and_back():
     np.testing.assert_array_equal(rows.of_rows(groups.rewards), rewards)
 
 
+def test_ids_in_tensors_name_the_same_samples_as_numbers():
+    ids, rollouts = [1, 0, 1, 1], [0, 0, 0, 1]
+    of_tensors = Rows(torch.tensor(ids), 2, torch.tensor(rollouts))
+    assert of_tensors.members == Rows(ids, 2, rollouts).members == [[[0, 2], [3]], [[1]]]
+
+
 def split_at_random(seed):
     """Rows of 1 to 4 parts a sample in any order, each with its part of the log ratio."""
     generator = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from maxatk.objectives.checks import plain_ids
 from maxatk.objectives.layout import Layout, layout_of_ids
 from maxatk.objectives.rollouts import RolloutLayout, RolloutReward, rollout_layout
 from maxatk.training.groups import Groups
@@ -40,8 +41,10 @@ class Rows:
     def members(self) -> list[list[list[int]]]:
         """The rows of each sample of each group."""
         samples_of: dict[str, dict[Hashable, list[int]]] = {}
-        rollouts = range(len(self.ids)) if self.rollouts is None else self.rollouts
-        for row, group_id in enumerate(self.ids):
+        rollouts: Sequence[Hashable] = range(len(self.ids))
+        if self.rollouts is not None:
+            rollouts = plain_ids("rollouts", self.rollouts)
+        for row, group_id in enumerate(plain_ids("groups", self.ids)):
             samples = samples_of.setdefault(group_id, {})
             samples.setdefault(rollouts[row], []).append(row)
         return [list(samples.values()) for samples in samples_of.values()]
