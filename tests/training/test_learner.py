@@ -73,7 +73,7 @@ def test_none_is_a_sample_without_a_reward():
     [
         ({"rewards": [0.0, 1.0]}, r"rewards: must be of shape \(prompts, samples\), got \(2,\)"),
         ({"rewards": [["0", "1"]]}, "rewards: must be an array of numbers"),
-        ({"rewards": [[0.0, 1.0], [1.0]]}, "rewards: must be an array of numbers"),
+        ({"rewards": [[0.0, 1.0], [1.0]]}, r"rewards: .*\(its rows have different lengths\)"),
         ({"selection": [1.0, 2.0]}, r"selection: must be of the shape of the rewards \(1, 2\)"),
         ({"answers": [["a", "b"]]}, "answers: must be an array of numbers"),
         ({"masked": [[True]]}, r"masked: must be of the shape .*got \(1, 1\)"),

@@ -23,7 +23,7 @@ def as_floats(field: str, values: Any) -> FloatArray:
     What a mask hides is NaN, as is NA of pandas. Raises InvalidValueError for anything but numbers.
     """
     try:
-        array = np.asarray(_plain(values))
+        array = _as_array(values)
         if array.dtype.kind == "O":
             array = _of_numbers(array)
         if array.dtype.kind in "SUMmc":
@@ -31,6 +31,17 @@ def as_floats(field: str, values: Any) -> FloatArray:
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InvalidValueError(f"{field}: must be an array of numbers ({error})") from error
+
+
+def _as_array(values: Any) -> npt.NDArray[Any]:
+    """Return an array of any type; raises ValueError for rows of different lengths."""
+    plain = _plain(values)
+    try:
+        return np.asarray(plain)
+    except ValueError as error:
+        if not isinstance(plain, (list, tuple)):
+            raise
+        raise ValueError("its rows have different lengths") from error
 
 
 def _of_numbers(objects: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
