@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, ProcessorMixin
 from maxatk import best_of
 from maxatk.errors import InvalidValueError
 from maxatk.rewards.reward import Reward, RewardPart
-from maxatk.train import MaxAtKTrainer
+from maxatk.train import MaxAtKTrainer, Programs
 from maxatk.training.group_log import GROUPS
 
 from .conftest import SpyTrainer, config, text_reward
@@ -62,6 +62,12 @@ def test_functions_that_name_columns_of_the_data_set_are_taken(start):
     for dataset in (stream, made):  # whose columns nobody knows
         with pytest.raises(SafetensorError):
             start({"reward_funcs": of_answers, "train_dataset": dataset})
+
+
+@pytest.mark.parametrize("made", [Programs(), "programs"])
+def test_an_environment_in_place_of_what_makes_one_is_refused(start, made):
+    with pytest.raises(InvalidValueError, match="environment_factory: must be a class, or a func"):
+        start({"environment_factory": made})
 
 
 def test_every_record_of_another_tool_stays(start, tmp_path):

@@ -42,6 +42,9 @@ def check_arguments(config: MaxAtKConfig, arguments: Mapping[str, Any]) -> None:
     Raises InvalidValueError; what is asked of a model takes its config and no weights.
     """
     environments = arguments.get("environment_factory")
+    allowed = "a class, or a function that makes an environment"
+    makes_any = environments is None or callable(environments)
+    require(makes_any, "environment_factory", allowed, environments)
     dataset = arguments.get("train_dataset")
     if dataset is not None or not environments:  # otherwise the environment has the prompts
         _check_dataset(dataset, called="train_dataset", has_environment=bool(environments))
