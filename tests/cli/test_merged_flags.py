@@ -10,6 +10,7 @@ from maxatk.cli.commands import COMMANDS
 from maxatk.cli.main import entry, inner_commands, main
 from maxatk.cli.merged_flags import ASSIGNMENT, NUMBER, WHOLE, FlagKinds, merged_flags
 from maxatk.errors import InvalidValueError
+from maxatk.training import Objective, TrainingRecord
 
 CALLS = [(name, inner) for name, row in COMMANDS.items() for inner in row.inner or [None]]
 
@@ -101,6 +102,17 @@ def test_runs_that_a_flag_has_taken_are_told_of(capsys, rewards, tmp_path):
     page = tmp_path / "page.html"
     assert main(["report", "--out", str(page), "--train", "t", *rewards]) == 2
     assert "belongs to it" in capsys.readouterr().err
+    assert not page.exists()
+
+
+def test_the_record_of_another_trainer_is_named_where_a_report_needs_one_of_train(
+    capsys, rewards, tmp_path
+):
+    record = TrainingRecord(tmp_path, Objective(method="grpo", k=1), group_size=2, steps=1)
+    record.log(1, {"loss": 0.5})
+    page = tmp_path / "page.html"
+    assert main(["report", *rewards, "--train", str(tmp_path), "--out", str(page)]) == 2
+    assert "no such file, but groups.jsonl, as of a training that" in capsys.readouterr().err
     assert not page.exists()
 
 

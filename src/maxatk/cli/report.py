@@ -10,12 +10,13 @@ import tyro
 from maxatk.cli.flags import MapFlag, named_paths, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.cli.results_output import results_output
-from maxatk.errors import DataError
+from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.folders import TRAIN_RECORD, read_training
 from maxatk.report.load_runs import Reading, load_comparison
 from maxatk.report.notices import selection_lines
 from maxatk.report.run_tables import every_k
+from maxatk.training.group_log import GROUPS
 
 
 def command(
@@ -75,6 +76,11 @@ def command(
 
 
 def _curve(name: str, folder: Path) -> dict[str, Any]:
+    if not (folder / TRAIN_RECORD).is_file() and (folder / GROUPS).is_file():
+        raise MissingFileError(
+            f"{folder / TRAIN_RECORD}: no such file, but {GROUPS}, as of a training that has not "
+            "finished or of another trainer; maxatk view shows it"
+        )
     record = read_training(folder)
     if "log_history" not in record:
         raise DataError(
