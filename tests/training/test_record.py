@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+import types
 
 import numpy as np
 import pytest
@@ -212,3 +213,24 @@ def test_a_record_of_best_of_takes_ids_of_every_kind(tmp_path, ids, column):
         [7, 8] if isinstance(ids, np.ndarray) else ["2026-01-02"] * 2
     )
     assert groups[0]["samples"][0]["tokens"] == 3
+
+
+def test_held_out_rewards_of_best_of_are_no_advantages(tmp_path):
+    state = types.SimpleNamespace(global_step=0, max_steps=3, log_history=[])
+    reward = best_of(lambda **_: [0.0, 0.5, 1.0, 0.0], k=2, folder=tmp_path)
+    reward(prompts=["p"] * 4, completions=list("abcd"), trainer_state=state)
+    of_advantages = {
+        "eval_reward": 0.0,
+        "eval_reward_std": 0.1,
+        "eval_rewards/best_of_2_mine/mean": 0.0,
+        "eval_frac_reward_zero_std": 0.0,
+        "eval_hard_reward": 0.0,
+    }
+    of_rewards = {"eval_best_of/reward": 0.4, "eval_best_of/max@2": 0.7, "eval_loss": 0.1}
+    row = {"step": 1, **of_advantages, **of_rewards, "eval_hard_best_of/max@1": 0.3}
+    state.log_history.append(row)
+    state.global_step = 1
+    reward(prompts=["p"] * 4, completions=list("abcd"), trainer_state=state)
+    held_out = [line["log"] for line in lines_of(tmp_path, "log") if "eval_loss" in line["log"]]
+    expected = {"eval_reward": 0.4, "eval_max@2": 0.7, "eval_loss": 0.1, "eval_hard_max@1": 0.3}
+    assert held_out == [expected]

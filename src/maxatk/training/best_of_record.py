@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from maxatk.training.values import group_values, mean_reward
 
 # Of these a GRPO's log has the advantages that `best_of` returned.
 _OF_ADVANTAGES = ("reward", "best_of/", "frac_reward_zero_std")
+
+# The same of held-out samples, and what `best_of` logs of them; one of several sets has a name.
+_HELD_OUT_ADVANTAGES = re.compile(r"eval_(.+_)?(reward(_std|s/.+)?|frac_reward_zero_std)")
+_HELD_OUT = re.compile(r"^(eval_(?:.+_)?)best_of/(.+)")
 
 
 class BestOfRecord:
@@ -104,11 +109,16 @@ class BestOfRecord:
 
 
 def _of_loss(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the trainer's log without its step and what it says of advantages."""
+    """Return a row of the trainer's log without its step and what it says of advantages.
+
+    What `best_of` logged of held-out samples has the names that it has in other trainings.
+    """
     return {
-        name: value
+        _HELD_OUT.sub(r"\1\2", name): value
         for name, value in row.items()
-        if name != "step" and not name.startswith(_OF_ADVANTAGES)
+        if name != "step"
+        and not name.startswith(_OF_ADVANTAGES)
+        and not _HELD_OUT_ADVANTAGES.fullmatch(name)
     }
 
 
