@@ -10,6 +10,7 @@ from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, require, w
 from maxatk.errors import InvalidValueError
 from maxatk.plain import plain_fields
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.inside.protocol import BUSIEST
 from maxatk.verifier.languages import language_named
 
 _MOST_TIMEOUTS = (1 << 31) - 1  # which the sandbox is told
@@ -58,13 +59,13 @@ class Limits:
 
     @property
     def wall(self) -> float:
-        """Seconds of a test on the wall clock, which only catch sleepers."""
-        return 10 * self.time_limit + 5.0
+        """Seconds of a test on the wall clock, enough for one that gets a small part of a core."""
+        return BUSIEST * self.time_limit + 5.0
 
     @property
     def idle(self) -> float:
-        """Idle seconds of all tests together."""
-        return self.wall
+        """Idle seconds of all tests together, which catch sleepers."""
+        return 10 * self.time_limit + 5.0
 
     def described(self) -> dict[str, Any]:
         """Return what a manifest says of them; some only where they are set."""
