@@ -126,6 +126,34 @@ def test_the_digest_of_a_file_is_that_of_all_that_it_imports_beside_it(with_a_he
     assert digest_of_file(target) != before
 
 
+@pytest.mark.parametrize("first", ["__init__.py", "rules.py"])  # or no `__init__.py`
+@pytest.mark.parametrize("import_line", ["from grading import rules", "import grading.rules"])
+def test_every_module_of_a_package_beside_a_file_counts_in_its_digest(tmp_path, first, import_line):
+    package = tmp_path / "grading"
+    (package / "inner").mkdir(parents=True)
+    for name in (first, "rules.py", "inner/weights.py"):
+        (package / name).write_text("import beside_of_the_test\n")
+    (tmp_path / "beside_of_the_test.py").write_text("x = 1\n")
+    (tmp_path / "own.py").write_text(f"{import_line}\nreward = len\n")
+    digests = {digest_of_file(f"{tmp_path}/own.py:reward")}
+    files = sorted([*package.rglob("*.py"), tmp_path / "beside_of_the_test.py"])
+    for file in files:
+        file.write_text("changed = True\n" + file.read_text())
+        digests.add(digest_of_file(f"{tmp_path}/own.py:reward"))
+    assert len(digests) == 1 + len(files)
+
+
+def test_a_folder_does_not_hide_the_installed_package_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "notes.py").write_text("x = 1\n")
+    (tmp_path / "own.py").write_text("import numpy\nreward = numpy.sum\n")
+    before = digest_of_file(f"{tmp_path}/own.py:reward")
+    (tmp_path / "numpy" / "notes.py").write_text("x = 2\n")
+    assert digest_of_file(f"{tmp_path}/own.py:reward") == before
+    assert load_function(f"{tmp_path}/own.py:reward", field="reward") is not None
+
+
 def test_a_second_module_of_a_name_beside_another_file_is_refused(with_a_helper, tmp_path):
     load_function(f"{with_a_helper}:scaled", field="reward")
     other = tmp_path / "other"

@@ -114,7 +114,7 @@ def test_a_test_holds_text():
         ({"id": ""}, "id: must not be empty"),
         ({"id": "\udc80"}, "id: must be Unicode, got half of a surrogate pair: .*udc80"),
         ({"prompt": "a\ud800"}, "prompt: must be Unicode, got half of a surrogate pair"),
-        ({"answer": 4}, "'p': answer: must be text or a number, got 4"),
+        ({"answer": [4]}, r"'p': answer: must be text or a number, got \[4\]"),
         ({"meta": ["hard"]}, r"'p': meta: must be an object, got \['hard'\]"),
         ({"time_limit_s": 0}, "'p': time_limit_s: must be a finite number above 0, got 0"),
         ({"time_limit_s": float("inf")}, "time_limit_s: must be a finite number above 0, got inf"),

@@ -19,6 +19,7 @@ from maxatk.errors import (
     counted,
     unknown_name,
 )
+from maxatk.plain import plain
 
 MOST_SECONDS = 1e7  # of a limit on time, 115 days: clocks of the system take it
 MOST_BYTES = 1 << 50  # of a limit on memory or output
@@ -99,18 +100,21 @@ def existing_folder(field: str, path: Path) -> None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is an int or a float, and no bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Return whether a value is a real number, of Python or of NumPy, and no bool."""
+    number = plain(value)
+    return isinstance(number, (int, float)) and not isinstance(number, bool)
 
 
 def is_whole(value: object, least: int) -> TypeGuard[int]:
-    """Return whether a value is an int, and no bool, of `least` or more."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    """Return whether a value is an integer of Python or NumPy, and no bool, of `least` or more."""
+    number = plain(value)
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Return whether a value is an int or a float, and no bool, that a float can hold."""
-    return is_number(value) and abs(value) <= sys.float_info.max
+    """Return whether a value is a real number, and no bool, that a float can hold."""
+    number = plain(value)  # a number of 32 bits cannot be compared with the largest of 64
+    return is_number(number) and abs(number) <= sys.float_info.max
 
 
 def shown(value: object) -> str:
@@ -194,7 +198,7 @@ def column(field: str, values: object, count: int | None = None) -> None:
 def whole(field: str, value: int, least: int) -> None:
     """Raise InvalidValueError for what is no int of `least` or more, or too large to count to."""
     require(is_whole(value, least), field, f"an integer of {least} or more", value)
-    require(value <= sys.maxsize, field, "an integer of 64 bits", value)
+    require(plain(value) <= sys.maxsize, field, "an integer of 64 bits", value)
 
 
 def at_least(field: str, value: float | None, least: float) -> None:
@@ -205,12 +209,14 @@ def at_least(field: str, value: float | None, least: float) -> None:
 
 def limited(field: str, value: float | None, most: float) -> None:
     """Raise InvalidValueError for what is not above 0 and at most `most`; None passes."""
-    holds = value is None or (isinstance(value, numbers.Real) and 0 < value <= most)
+    number = plain(value)
+    holds = number is None or (isinstance(number, (int, float)) and 0 < number <= most)
     require(holds, field, f"above 0 and at most {most:g}", value)
 
 
 def positive(field: str, value: float | None) -> None:
     """Raise InvalidValueError for what is not above 0 or no float can hold; None passes."""
-    is_real = isinstance(value, numbers.Real)
-    holds = value is None or (is_real and 0 < value <= sys.float_info.max)
+    number = plain(value)
+    is_real = isinstance(number, (int, float))
+    holds = number is None or (is_real and 0 < number <= sys.float_info.max)
     require(holds, field, "positive", value)

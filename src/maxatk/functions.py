@@ -79,7 +79,8 @@ def _refuse_others_of_the_name(path: Path, source: str, field: str) -> None:
     """Refuse a file that imports a module beside it where another of that name is loaded."""
     for module, beside in modules_beside(path).items():
         loaded_from = getattr(sys.modules.get(module), "__file__", None)
-        if loaded_from is not None and Path(loaded_from).resolve() != beside:
+        is_other = loaded_from is not None and Path(loaded_from).resolve() != beside
+        if is_other and beside.is_file():  # a folder without `__init__.py` may be in several places
             raise InvalidValueError(
                 f"{field}: {source!r} imports {module!r}, which lies beside it, and another module "
                 f"of that name is loaded: {loaded_from}; rename {str(beside)!r}"

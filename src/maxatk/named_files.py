@@ -5,19 +5,23 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterator, Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+
+_MOST_FILES = 256  # of a package that count: each is read
 
 
 def digest_of_file(target: str) -> str | None:
     """Return the SHA-256 of the file in `file.py:function`, None where there is no such file.
 
-    Where it imports modules that lie beside it, the digest is of all of them.
+    Where it imports modules and packages that lie beside it, the digest is of all their files.
     """
     path = Path(target.rpartition(":")[0])
     if path.suffix != ".py" or not path.is_file():
         return None
-    return _digest(path, *modules_beside(path).values())
+    files = [file for module in modules_beside(path).values() for file in _files_of(module)]
+    return _digest(path, *files)
 
 
 def files_named(settings: Any) -> dict[str, str]:
@@ -41,19 +45,43 @@ def files_named(settings: Any) -> dict[str, str]:
 def modules_beside(path: Path) -> dict[str, Path]:
     """Return by name the modules beside a Python file that it imports, and those that these import.
 
-    Of a package it is the `__init__.py`. A file that is no Python imports nothing.
+    Of a package it is the `__init__.py`, or the folder where it has none. A file that is no Python
+    imports nothing.
     """
     folder = path.resolve().parent
     modules: dict[str, Path] = {}
     unread = [path.resolve()]
     while unread:
         for name in _imported(unread.pop()):
-            # A package comes before a module of its name, as in Python.
-            for file in (folder / name / "__init__.py", folder / f"{name}.py"):
-                if name not in modules and file.is_file() and file != path.resolve():
-                    modules[name] = file
-                    unread.append(file)
+            module = None if name in modules else _module_beside(folder, name)
+            if module is not None and module != path.resolve():
+                modules[name] = module
+                unread += _files_of(module)
     return modules
+
+
+def _module_beside(folder: Path, name: str) -> Path | None:
+    """Return what an import of a name would find in a folder, None for nothing."""
+    # A package comes before a module of its name, as in Python.
+    for file in (folder / name / "__init__.py", folder / f"{name}.py"):
+        if file.is_file():
+            return file
+    package = folder / name
+    if not package.is_dir():
+        return None
+    # A package without an `__init__.py` comes behind all others, also those that are installed.
+    installed = PathFinder.find_spec(name)
+    is_ours = installed is None or installed.origin is None
+    return package if is_ours else None
+
+
+def _files_of(module: Path) -> list[Path]:
+    """Return the Python files of a module, the nearest ones of a package with very many."""
+    if module.is_file() and module.name != "__init__.py":
+        return [module]
+    package = module if module.is_dir() else module.parent
+    files = sorted(package.rglob("*.py"), key=lambda file: (len(file.parts), file))
+    return files[:_MOST_FILES]
 
 
 def _imported(path: Path) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from maxatk.check import LARGEST, MOST_BYTES, MOST_SECONDS, is_number, mapping, require
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.plain import plain_fields
 from maxatk.settings import refuse_unknown, typed
 
 
@@ -97,7 +98,8 @@ class Problem:
     """One problem with its tests, its answer, or neither: a line of `problems.jsonl`.
 
     `tests` decide the reward of a program; by `visible_tests` it may be chosen. `answer` is that of
-    a problem that asks for no program. `meta` holds fields of one's own: columns of rewards.
+    a problem that asks for no program: text, or a number, which becomes text. `meta` holds fields
+    of one's own: columns of rewards.
 
     `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None for the verifier's own;
     `compare` names a rule of the verifier, `checker` is the program of the rule of that name.
@@ -126,6 +128,9 @@ class Problem:
     def __post_init__(self) -> None:
         if not self.id:
             raise InvalidValueError("Problem.id: must not be empty")
+        plain_fields(self, *_MOST, "answer")
+        if is_number(self.answer):
+            object.__setattr__(self, "answer", str(self.answer))
         for name in ("id", "prompt"):
             value = getattr(self, name)
             require(isinstance(value, str), f"Problem.{name}", "a string", value)
@@ -183,8 +188,6 @@ class Problem:
                     "`maxatk problems prepare table --map tests=COLUMN` makes them"
                 )
             fields[name] = tuple(TestCase.from_json(test) for test in tests)
-        if type(fields.get("answer")) in (int, float):
-            fields["answer"] = str(fields["answer"])
         return cls(**fields)
 
 
@@ -213,6 +216,7 @@ class Sample:
     entropy: float | None = None
 
     def __post_init__(self) -> None:
+        plain_fields(self, "sample", "tokens", "logprob", "entropy")
         for name, value in (("sample", self.sample), ("tokens", self.tokens or 0)):
             if not 0 <= value < 1 << 63:
                 allowed = "from 0" if value < 0 else "below 2^63"

@@ -68,6 +68,7 @@ SIEVE_USE = "print(primes(9))\n"
 STAR = "from math import *\nprint(gcd(int(input()), 6))\n"
 PY = "```python\n"
 END = "```\n"
+ALSO_WRITES = "import os\nn = int(input())\nos.write(1, str(n).encode())\n"
 QUOTES = "'''"
 TEXT = f"x = len(\n{QUOTES}python\n{QUOTES}\n)\n"
 DOCUMENTED = f"{QUOTES}\nDoc.\n{QUOTES}\n{ADD}"
@@ -108,6 +109,11 @@ COMPLETIONS = [
     # words in comments and strings read nothing
     (f'{PY}{LOOP}{END}Next:\n{PY}# input() reads\nprint("5")\n{END}', None, LOOP),
     (f'{PY}{LOOP}{END}Next:\n{PY}print("call input() here")\n{END}', None, LOOP),
+    # and print nothing
+    (both(LOOP, "n = int(input())\nn * 3  # print it\n"), None, LOOP),
+    (both(LOOP, 'n = int(input())\nnote = "print or write to stdout"\n'), None, LOOP),
+    (both(LOOP, "n = int(input())\ndef rewrite(n):\n    return n\nrewrite(n)\n"), None, LOOP),
+    (both(LOOP, ALSO_WRITES), None, ALSO_WRITES),
     (f"{PY}{LOOP}# sys.stdin = io.StringIO('3')\n{END}Next:\n{PY}print(9)\n{END}", None,
      f"{LOOP}# sys.stdin = io.StringIO('3')\n"),
     ("Use `x` and ```y``` here", None, "Use `x` and ```y``` here"),

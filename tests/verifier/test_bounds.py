@@ -101,6 +101,25 @@ def test_tests_that_sleep_share_one_allowance(verifier):
     assert max(others) < patience(2.5)  # each had five seconds of its own
 
 
+# As on a busy machine: 40 times 10 ms of computing, each after 260 ms without a core.
+SMALL_PART_OF_A_CORE = """
+import time
+for _ in range(40):
+    time.sleep(0.26)
+    end = time.process_time() + 0.01
+    while time.process_time() < end:
+        pass
+print("x")
+"""
+
+
+def test_a_program_that_gets_a_small_part_of_a_core_has_time_for_its_cpu_seconds(verifier):
+    tests = [TestCase(input="", output="x")]
+    (result,) = verifier.verify(SMALL_PART_OF_A_CORE, tests, time_limit=0.5).tests
+    assert result.outcome is Outcome.PASSED
+    assert result.wall_seconds > 10 * 0.5 + 5  # which was all that it had
+
+
 def test_short_naps_are_nobodys_business(verifier):
     tests = [TestCase(input="", output="x")] * 4
     program = "import time; time.sleep(0.2); print('x')"

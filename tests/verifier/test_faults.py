@@ -438,7 +438,7 @@ def test_a_host_that_was_stopped_with_its_programs_judges_as_if_it_had_not_been(
     stopped = family(host.pid)
     for process in stopped:
         process.suspend()
-    time.sleep(8)  # longer than the wall clock of a test, 10 x 0.1 + 5 s
+    time.sleep(10)  # longer than the wall clock of a test, 32 x 0.1 + 5 s
     for process in stopped:
         process.resume()
     assert host.stdout.readline() == "[1.0, 1.0]\n"

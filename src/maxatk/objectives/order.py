@@ -80,7 +80,7 @@ class OrderWeights:
         """Return the weights of the quantile q of k, 0 <= q <= 1, interpolated as NumPy does."""
         k = _as_size(of, field="of")
         require(is_number(q) and 0 <= q <= 1, "quantile", "from 0 to 1", q)
-        place = q * (k - 1)  # between two ranks, each weighed by how near it is
+        place = float(q) * (k - 1)  # between two ranks, each weighed by how near it is
         return cls(tuple(max(0.0, 1 - abs(place - m)) for m in range(k)))
 
     @classmethod
@@ -91,7 +91,8 @@ class OrderWeights:
         k = _as_size(of, field="of")
         require(is_number(share) and 0 < share <= 1, "cvar", "above 0 and at most 1", share)
         one_of("tail", tail, ("upper", "lower"))
-        ascending = [min(max(share * k - m, 0.0), 1.0) / (share * k) for m in range(k)]
+        size = float(share) * k
+        ascending = [min(max(size - m, 0.0), 1.0) / size for m in range(k)]
         return cls(tuple(reversed(ascending) if tail == "upper" else ascending))
 
     @classmethod
@@ -113,21 +114,23 @@ class OrderWeights:
         """Return the weights of the Harrell-Davis quantile q of k, 0 < q < 1: shares of a Beta."""
         k = _as_size(of, field="of")
         require(is_number(q) and 0 < q < 1, "harrell_davis", "above 0 and below 1", q)
-        a = (k + 1) * q
-        b = (k + 1) * (1 - q)
+        a = (k + 1) * float(q)
+        b = (k + 1) * (1 - float(q))
         shares_below = [_beta_share(a, b, m / k) for m in range(k + 1)]
         return cls(tuple(np.diff(shares_below)))
 
     @classmethod
     def gini(cls, k: int) -> OrderWeights:
         """Return the weights of Gini's mean difference, the mean |r_i - r_j| of pairs of k >= 2."""
-        require(_as_size(k) >= 2, "gini", "an integer >= 2", k)
+        k = _as_size(k)
+        require(k >= 2, "gini", "an integer >= 2", k)
         return cls(tuple(2 * (2 * m - k + 1) / (k * (k - 1)) for m in range(k)))
 
     @classmethod
     def l_moment(cls, r: int) -> OrderWeights:
         """Return the weights of the r-th L-moment, of r samples: the mean, half of Gini's, ..."""
-        require(_as_size(r, field="r") <= 1000, "r", "at most 1,000: its weights overflow", r)
+        r = _as_size(r, field="r")
+        require(r <= 1000, "r", "at most 1,000: its weights overflow", r)
         return cls(tuple((-1) ** (r - 1 - m) * math.comb(r - 1, m) / r for m in range(r)))
 
     @classmethod

@@ -38,9 +38,11 @@ def replaceable_calls(problems: Iterable[Problem]) -> str:
         return ""
     problem_id, call = next(iter(calls.items()))
     return (
-        f"{counted(len(calls))} with a call that does more than call, such as {call!r:.80} of "
-        f"{problem_id!r}: a program can replace what stands around the call, such as a builtin or "
-        "==. Write the call alone with the value that it returns, or a check"
+        f"{counted(len(calls))} with a test whose `call` does more than call, such as "
+        f"{call!r:.80} of {problem_id!r}: all of it is evaluated inside the program, which can "
+        "replace abs, sorted or == and pass with wrong values. Write the call alone, as f(1), with "
+        "the value that it returns and a `tolerance` for floats, or a `check`, which is "
+        "evaluated outside"
     )
 
 

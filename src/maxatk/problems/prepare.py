@@ -21,6 +21,7 @@ from maxatk.check import (
 )
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, counted
 from maxatk.folders import file_digest, read_json, write_json
+from maxatk.plain import plain_fields
 from maxatk.problems.benchmarks.base import (
     PROMPTS_VERSION,
     Checker,
@@ -69,6 +70,7 @@ class PrepareSettings(Source):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         super().__post_init__()
         for name in ("limit", "max_prompt_tokens", "max_solution_length", "solutions"):
             at_least(name, getattr(self, name), 1)

@@ -23,6 +23,7 @@ from maxatk.records import Problem
 from maxatk.rewards.boxes import Boxed, last_box
 from maxatk.rewards.comparers import Comparers
 from maxatk.rewards.notation import (
+    are_different_numbers,
     bare_prose,
     content_of,
     formula,
@@ -145,6 +146,8 @@ class AnswerReward:
         read = number_or_formula if is_number else formula
         if box.content is not None:
             if is_bound(box.content, gold):
+                return False
+            if box.alternatives and is_number and are_different_numbers(map(read, box.joined)):
                 return False
             content = read(content_of(box.content))
             joined = ", ".join(map(formula, box.joined)) if len(box.joined) > 1 else None

@@ -18,17 +18,20 @@ class Boxes(NamedTuple):
     """The last box of a text.
 
     `content` is what it holds, None without a box. `cut_off` says that the last box never closes.
-    `joined` are the contents of the boxes that one answer is spread over, the last one included.
+    `joined` are the contents of the boxes that one answer is spread over, the last one included;
+    `alternatives` says that all of them are joined by "or".
     """
 
     content: str | None = None
     cut_off: bool = False
     joined: tuple[str, ...] = ()
+    alternatives: bool = False
 
 
 def last_box(text: str) -> Boxes:
     """Return the last box of a text; one without any content does not count."""
     contents: list[str] = []
+    joints: set[str] = set()
     next_start = len(text)
     for match in reversed(list(_BOX.finditer(text))):
         if len(contents) == _MOST_JOINED or match.end() > next_start:  # the latter: in a later box
@@ -39,21 +42,25 @@ def last_box(text: str) -> Boxes:
                 break
             return Boxes(cut_off=True)
         content = text[match.end() : end].strip()
-        if contents and not _is_joint(text[end + 1 : next_start]):
-            break
+        if contents:
+            joint = _joint(text[end + 1 : next_start])
+            if joint is None:
+                break
+            joints.add(joint)
         if content:
             contents.append(content)
             next_start = match.start()
     if not contents:
         return Boxes()
-    return Boxes(contents[0], joined=tuple(reversed(contents)))
+    alternatives = bool(joints) and joints <= {"or", ", or", ",or"}
+    return Boxes(contents[0], joined=tuple(reversed(contents)), alternatives=alternatives)
 
 
-def _is_joint(between: str) -> bool:
-    """Say whether a text between two boxes makes one answer of them."""
+def _joint(between: str) -> str | None:
+    """Return a text between two boxes that makes one answer of them, None for another one."""
     # Without the blanks around it, which an expression would try in every way to share out.
     words = between.strip().removeprefix("$").removesuffix("$").strip()
-    return _JOINED.fullmatch(words) is not None
+    return words if _JOINED.fullmatch(words) else None
 
 
 def _closing_brace(text: str, start: int, end: int) -> int | None:

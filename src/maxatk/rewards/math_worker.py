@@ -31,8 +31,10 @@ _BASE = re.compile(r"(?<![\w}])\d+_\{?(\d+)")  # 2516_8, 110_{2}
 _NAMED = re.compile(r"\s*([A-Za-z])\s*=([^=]+)\Z")  # x=1
 # What makes another term of a name, as of x in 2x and in x^2.
 _OPERATIONS = re.compile(
-    r"[\d\s.+\-*/^(){}]|\\(?:[dt]?frac|cdot|times|sqrt|left|right)(?![A-Za-z])"
+    r"[\d\s.+\-*/^(){}!]|\\(?:[dt]?frac|cdot|times|sqrt|left|right|exp)(?![A-Za-z])"
+    r"|\\(?:log|ln|lg)(?![A-Za-z])(?:_\d|_\{\d+\})?|(?<![A-Za-z])e(?=\^)"
 )
+_NAME = re.compile(r"[A-Za-z]|\\(?:alpha|beta|gamma|theta|phi|lambda|mu|omega)")
 _TURNED = re.compile(r"\A((?:[^A-Za-z\\=<>]|\\[a-z]+)+)=\s*([A-Za-z])\s*\Z")  # 2 = x
 
 
@@ -135,8 +137,11 @@ def _differs(expected: list[Any], answer: list[Any]) -> bool:
 
 
 def _bases(text: str) -> list[str]:
-    """Return the bases in the last side of an equation, as of 110_2: math-verify drops them."""
-    return _BASE.findall(_EQUALS.split(text)[-1])
+    """Return the bases in the last side of an equation, as of 110_2: math-verify drops them.
+
+    That of 42_{10} is the one of numbers without any.
+    """
+    return [base for base in _BASE.findall(_EQUALS.split(text)[-1]) if base != "10"]
 
 
 def _are_swapped(gold_text: str, text: str, answer: list[Any]) -> bool:
@@ -157,13 +162,17 @@ def _are_swapped(gold_text: str, text: str, answer: list[Any]) -> bool:
 
 
 def _is_term_of_a_name(text: str) -> bool:
-    """Say whether an equation gives the value of 2x or x^2, which is not that of x."""
+    r"""Say whether an equation gives the value of 2x, x^2 or \log x, which is not that of x.
+
+    That of |z| and of \sin A is: they are what questions ask for.
+    """
     sides = _EQUALS.split(text)
     if len(sides) < 2 or "," in text:
         return False
     left = sides[0].strip(" (){}")
     rest = _OPERATIONS.sub("", left)
-    return len(rest) == 1 and rest.isalpha() and rest != left and f"{rest}(" not in left
+    is_name = _NAME.fullmatch(rest) is not None
+    return is_name and rest != left and not left.startswith(f"{rest}(")
 
 
 def _number(values: list[Any]) -> complex | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from maxatk.rewards.units import without_unit
@@ -63,6 +63,10 @@ _PLUS = re.compile(r"(?<![^\s*])(?<![\d)] )(?<!\b[A-Za-z] )\+(?=\d)|\\\$(?=\d)")
 _TIMES = re.compile(r"(?<=\d) ?× ?10(?:\^|([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+))")
 _FLOAT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?!\w)")
 _OR = re.compile(rf"(?<![\w./,^$*(-]){_COUNT}(?: or {_COUNT})+{_END}")
+# 41 cm or 43 cm, also with the numbers in signs of a formula; 42 cm or 0.42 m may be one length.
+_UNIT = r" ?(?P<unit>[A-Za-z]+)"
+_OR_UNIT = re.compile(rf"(?<![\w./,^$*(-]){_COUNT}{_UNIT}(?: or {_COUNT} ?(?P=unit))+(?!\w)")
+_OR_FORMULA = re.compile(rf"\${_COUNT}\${_UNIT}(?: or \${_COUNT}\$ ?(?P=unit))+(?!\w)")
 # Several numbers where one is expected: the whole text, or behind "the answer is" up to an end.
 _LIST = re.compile(
     r"(\A\s*|[Aa]nswers?(?: is| are)?:? +)"
@@ -71,6 +75,13 @@ _LIST = re.compile(
 _JOINT = re.compile(r",? (?:and|or) |, ")
 _COLORED = re.compile(r"\\textcolor\s*\{[^{}]*\}|\\underline(?=\s*\{)")
 _ANNOUNCED = re.compile(r"\A\s*\\text\s*\{\s*[Aa]nswer:\s*\}")
+
+# A choice before its number, as in \textbf{(B)}\ 42.
+_CHOICE = re.compile(
+    r"\A\s*\\(?:text|textbf|mathrm|mathbf)\s*\{\s*\([A-J]\)\s*\}(?:\\[ ,;:!]|\\q?quad|[\s~])*(?=.)"
+)
+_FONT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
+_BOX_WITHOUT_BRACES = re.compile(r"\\(?:boxed|fbox)(?:\s*\{\s*\}|(?=\d))")  # \boxed7, and \boxed{}
 
 _RELATION = re.compile(r"[<>≠≤≥]|\\(?:neq?|not|geq?|leq?|geqslant|leqslant|gt|lt)(?![A-Za-z])")
 
@@ -102,8 +113,8 @@ def formula(text: str) -> str:
 
 
 def number_or_formula(text: str) -> str:
-    """Return a formula, and of a number with its unit the number."""
-    text = formula(text)
+    """Return a formula, and of a number with its unit, or behind its choice, the number."""
+    text = formula(_CHOICE.sub("", text))
     return without_unit(text) or text
 
 
@@ -122,6 +133,8 @@ def prose(text: str, read: Callable[[str], str] = formula) -> str:
 
     `read` is what makes LaTeX of a formula.
     """
+    text = _BOX_WITHOUT_BRACES.sub(" ", text)
+    text = _OR_FORMULA.sub(_listed_without_units, text)
     pieces = []
     in_formula = False
     for index, piece in enumerate(_DELIMITER.split(text)):
@@ -144,6 +157,9 @@ def content_of(text: str) -> str:
     text = _ANNOUNCED.sub("", _EMPHASIS.sub(r"\2", text)).strip()
     if text.endswith(",") and not text.endswith("\\,"):
         text = text[:-1]
+    hedged = _OR_UNIT.fullmatch(" ".join(_FONT.sub(r" \1 ", text).split()))
+    if hedged:
+        return _listed_without_units(hedged).strip("$")
     listed = _LIST.fullmatch(text)
     return ", ".join(_JOINT.split(listed[2])) if listed else text
 
@@ -162,6 +178,7 @@ def _with_powers(text: str) -> str:
 def _with_lists(text: str) -> str:
     """Return words in which `41 or 43` is one formula: of it math-verify reads one number."""
     text = _LIST.sub(lambda match: match[1] + _listed(match[2]), text)
+    text = _OR_UNIT.sub(_listed_without_units, text)
     return _OR.sub(lambda match: _listed(match[0]), text)
 
 
@@ -170,6 +187,19 @@ def _listed(text: str) -> str:
     if len({_value(value) for value in values}) == 1:
         return text  # 1/2 or 0.5
     return f"${', '.join(values)}$"
+
+
+def _listed_without_units(hedged: re.Match[str]) -> str:
+    values = [value.partition(hedged["unit"])[0] for value in hedged[0].split(" or ")]
+    return _listed(" or ".join(value.strip("$ ") for value in values))
+
+
+def are_different_numbers(texts: Iterable[str]) -> bool:
+    """Say whether all texts are numbers, and not the same one: a hedge between them."""
+    try:
+        return len({_value(text) for text in texts}) > 1
+    except ValueError:
+        return False
 
 
 def _value(text: str) -> Fraction | str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import numbers
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import at_least, require
+from maxatk.check import at_least, is_finite, is_whole, require
 from maxatk.errors import InvalidValueError, counted
 from maxatk.objectives import pass_at_k
 from maxatk.objectives.checks import as_floats
@@ -34,7 +32,7 @@ def pairs_needed(difference: float, deviation: float) -> int:
     """
     _check_difference(difference)
     at_least("deviation", deviation, 0)
-    require(_is_finite(deviation), "deviation", "finite", deviation)
+    require(is_finite(deviation), "deviation", "finite", deviation)
     quantiles_of_normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
     least = quantiles_of_normal * deviation / math.sqrt(_MOST_PAIRS)
     allowed = f"{least:.3g} or more in size, which {_MOST_PAIRS:,} pairs show"
@@ -83,8 +81,8 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
     is_row = of_first.ndim == 1 and len(of_first) > 0
     fits = is_row and bool(((of_first >= 0) & (of_first <= 1)).all())
     require(fits, "chances", "one number or more from 0 to 1, in one dimension", chances)
-    require(_is_whole(samples), "samples", "an integer of 1 or more", samples)
-    require(_is_whole(k) and k <= samples, "k", f"from 1 to the {counted(samples, 'sample')}", k)
+    require(is_whole(samples, 1), "samples", "an integer of 1 or more", samples)
+    require(is_whole(k, 1) and k <= samples, "k", f"from 1 to the {counted(samples, 'sample')}", k)
     of_second = _moved(of_first, difference, k)
     true_differences = (1 - of_first) ** k - (1 - of_second) ** k
     noise = _noise(of_first, k, samples) + _noise(of_second, k, samples)
@@ -93,17 +91,8 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
 
 
 def _check_difference(difference: float) -> None:
-    holds = _is_finite(difference) and difference != 0
+    holds = is_finite(difference) and difference != 0
     require(holds, "difference", "finite and not 0", difference)
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, numbers.Real) and math.isfinite(value)
-
-
-def _is_whole(value: Any) -> bool:
-    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return is_integer and bool(value >= 1)
 
 
 def _moved(chances: FloatArray, difference: float, k: int) -> FloatArray:

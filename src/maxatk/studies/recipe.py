@@ -14,6 +14,7 @@ from maxatk.check import is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
+from maxatk.plain import plain_fields
 from maxatk.report.comparison import BASE, DEFAULT_KS
 from maxatk.settings import apply_overrides, from_mapping, located, read_extended
 from maxatk.statistics.intervals import check_ks
@@ -45,6 +46,7 @@ class FrontSettings:
     choose: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         _check_ks("front.ks", self.ks, least=2)
 
 
@@ -96,6 +98,7 @@ class StudyRecipe:
     front: FrontSettings | None = None
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         if (self.model is None) == (self.mini is None):
             raise InvalidValueError("recipe: must have either 'model' or 'mini'")
         self._check_numbers()

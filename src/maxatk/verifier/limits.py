@@ -8,7 +8,9 @@ from typing import Any
 
 from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, require, whole
 from maxatk.errors import InvalidValueError
+from maxatk.plain import plain_fields
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.inside.protocol import BUSIEST
 from maxatk.verifier.languages import language_named
 
 _MOST_TIMEOUTS = (1 << 31) - 1  # which the sandbox is told
@@ -40,6 +42,7 @@ class Limits:
     flags: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
+        plain_fields(self)
         limited("time_limit", self.time_limit, MOST_SECONDS)
         for name in ("memory_limit", "output_limit"):
             limited_bytes(name, getattr(self, name))
@@ -56,13 +59,13 @@ class Limits:
 
     @property
     def wall(self) -> float:
-        """Seconds of a test on the wall clock, which only catch sleepers."""
-        return 10 * self.time_limit + 5.0
+        """Seconds of a test on the wall clock, enough for one that gets a small part of a core."""
+        return BUSIEST * self.time_limit + 5.0
 
     @property
     def idle(self) -> float:
-        """Idle seconds of all tests together."""
-        return self.wall
+        """Idle seconds of all tests together, which catch sleepers."""
+        return 10 * self.time_limit + 5.0
 
     def described(self) -> dict[str, Any]:
         """Return what a manifest says of them; some only where they are set."""

@@ -30,6 +30,8 @@ BUILD = struct.Struct("<QQddQQ")
 # wait status, whether the wall clock ran out, CPU (s), bytes of the message, bytes of the object
 BUILT = struct.Struct("<i?dQQ")
 
+BUSIEST = 32.0  # wall seconds in which a process gets one CPU second on the busiest machine
+
 # What the program bytes are: Python's source, or a shared object that may start threads or not.
 ENTER_PYTHON = 0
 ENTER_NATIVE = 1

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 CHILD_DIED = (signals.SIGCHLD,)
 STANDARD = (0, 1, 2)
-# A process that waits for a core is not idle: on the busiest machine it still gets a part of one in
-# _BUSY. What is longer is idleness, and _FREE_IDLE seconds of it in a test are not counted.
-_BUSY = 32.0
+# A process that waits for a core is not idle: idle is what it takes longer than on the busiest
+# machine, and _FREE_IDLE seconds of that in a test are not counted.
+_BUSY = protocol.BUSIEST
 _FREE_IDLE = 1.0
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from maxatk.verifier.fences import PYTHON
 from maxatk.verifier.languages.language import Language, text_form
 from maxatk.verifier.languages.python_answer import Answer, read_parts
-from maxatk.verifier.languages.python_blocks import Blocks, is_stub, reads_input
+from maxatk.verifier.languages.python_blocks import Blocks, is_stub
 from maxatk.verifier.languages.python_definition import Binding
+from maxatk.verifier.languages.python_streams import reads_input, writes_output
 from maxatk.verifier.python_source import FILE, LONGEST, is_program, longest_program, parsed
 from maxatk.verifier.repeated_blocks import MOST_BLOCKS, last_whole
 
-_WRITES = re.compile(r"\bprint\b|write|\bstdout\b")
 # Two words that no line of Python begins with, to the end of a sentence.
 _SENTENCE = re.compile(r"[A-Z][A-Za-z']*[,!.:]? [A-Za-z'`][\s\S]*[.:!?]\s*")
 _LONGEST = 1 << 16  # characters: what is longer is compared as text
@@ -94,7 +94,7 @@ def _reading_block(answer: Answer) -> str | None:
     if not programs:
         return None
     running = [
-        text for text, program in programs.items() if _WRITES.search(program) and blocks.runs(text)
+        text for text, program in programs.items() if writes_output(program) and blocks.runs(text)
     ]
 
     def is_part(text: str, earlier: str) -> bool:

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import ast
 import builtins
-import re
 import symtable
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from maxatk.verifier.languages.python_joined import in_one_program
+from maxatk.verifier.languages.python_streams import reads
 from maxatk.verifier.python_source import FILE, LONGEST, parsed
 from maxatk.verifier.repeated_blocks import MOST_BLOCKS, Excerpt, Lines
-
-# In a text that Python cannot parse. An assignment to sys.stdin reads nothing.
-_READS = re.compile(r"\binput\s*\(|\bstdin\b(?!\s*=(?!=))|\b(?:open|os\.read)\s*\(\s*0\b")
-# A text of its own in the place of the input, as an example has it.
-_HAS_INPUT = re.compile(r"\bstdin\s*=\s*(?:io\.)?StringIO\s*\(\s*(?!sys\b|stdin\b|os\b|open\b)")
 
 
 class Blocks:
@@ -142,59 +137,9 @@ def _imports_all(node: ast.stmt) -> bool:
 
 def _only_defines(node: ast.stmt) -> bool:
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        return not any(map(_reads, ast.walk(node)))
+        return not any(map(reads, ast.walk(node)))
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     return isinstance(node, definitions) or is_stub(node)
-
-
-def reads_input(program: str) -> bool:
-    """Say whether a program reads the input, and no text of its own in its place.
-
-    Comments and strings do not count, unless a string may be run.
-    """
-    tree = parsed(program)
-    nodes = [] if tree is None else list(ast.walk(tree))
-    if tree is None or any(map(_may_run_a_string, nodes)):
-        return _READS.search(program) is not None and not _HAS_INPUT.search(program)
-    return any(map(_reads, nodes)) and not any(map(_has_own_input, nodes))
-
-
-def _reads(node: ast.AST) -> bool:
-    """Say whether a node calls `input`, opens or reads file 0, or names sys.stdin to use it."""
-    match node:
-        case ast.Call(func=ast.Name("input") | ast.Attribute(attr="input")):
-            return True
-        case ast.Call(
-            func=ast.Name("open")
-            | ast.Attribute(attr="open")
-            | ast.Attribute(ast.Name("os"), "read"),
-            args=[ast.Constant(0), *_],
-        ):
-            return True
-        case ast.Name("stdin", ctx=ast.Load()) | ast.Attribute(attr="stdin", ctx=ast.Load()):
-            return True
-        case ast.alias(name="stdin"):
-            return True
-    return False
-
-
-def _has_own_input(node: ast.AST) -> bool:
-    """Say whether a node puts a text in the place of sys.stdin."""
-    match node:
-        case ast.Assign(
-            targets=[ast.Name("stdin") | ast.Attribute(attr="stdin")],
-            value=ast.Call(
-                func=ast.Name("StringIO") | ast.Attribute(attr="StringIO"), args=arguments
-            ),
-        ):
-            parts = [part for argument in arguments for part in ast.walk(argument)]
-            names = {part.id for part in parts if isinstance(part, ast.Name)}
-            return names.isdisjoint(("sys", "stdin", "os", "open"))
-    return False
-
-
-def _may_run_a_string(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("exec", "eval")
 
 
 def is_stub(node: ast.stmt) -> bool:
