@@ -32,6 +32,8 @@ BATCH = {  # one line of the output file, as platform.openai.com documents it
     },
     "error": None,
 }
+ONE_CHOICE = {"response": {"status_code": 200, "body": {"choices": [{"text": "print(0)"}]}}}
+NO_CHOICE = {"response": {"status_code": 200, "body": {"choices": []}}}
 VERL = {"input": "user\n1+1=", "output": "2", "gts": "2", "score": 1.0, "step": 5, "acc": True}
 CODE_LIST = {
     "question_id": "abc301_a",
@@ -76,6 +78,8 @@ def test_choices_of_a_batch_are_samples_and_so_are_numbered_requests(tmp_path):
         ),
         ({"response": None}, "must be 200, got None"),
         ({"custom_id": 4}, "field 'custom_id': must be text, got 4"),
+        (NO_CHOICE, "field 'response.body.choices': of 'p' must not be empty"),
+        ({"custom_id": "#0", **ONE_CHOICE}, "field 'custom_id': must be text or an integer"),
     ],
 )
 def test_a_failed_request_is_named_and_never_a_sample(tmp_path, change, message):

@@ -104,6 +104,7 @@ def _openai(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             f"field 'response.body.choices': {custom!r} is one sample, got {len(samples)}"
         )
     number = log_rows.index(number_of_request, "custom_id")
+    problem_id = log_rows.identifier(problem_id, "custom_id")
     return [LogRow(problem_id, number, samples[0].completion)]
 
 
@@ -121,6 +122,8 @@ def _failure_of(row: RawRow, custom: str) -> str | None:
 
 def _choices_of(row: RawRow, custom: str) -> list[LogRow]:
     choices = log_rows.field(row, "response.body.choices", "a list of objects")
+    if not choices:
+        raise DataError(f"field 'response.body.choices': of {custom!r:.80} must not be empty")
     samples = []
     for number, choice in enumerate(choices):
         path = f"response.body.choices.{number}"
