@@ -1,5 +1,4 @@
 import dataclasses
-import importlib
 import os
 import re
 import subprocess
@@ -196,8 +195,7 @@ def dry_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     # Recipes of GPUs sample with vLLM, which is not in this environment.
-    module = importlib.import_module("maxatk.train.preview")  # its function has the same name
-    monkeypatch.setattr(module, "refuse_missing_vllm", lambda config: None)
+    monkeypatch.setattr("maxatk.train.start_checks.refuse_missing_vllm", lambda config: None)
     model = str(save_tiny_model(tmp_path / "model", max_position_embeddings=4096))
     tests = (TestCase(input="1\n", output="2\n"),)
     problems = (Problem(str(i), "add one", tests, answer=str(i)).to_json() for i in range(2490))

@@ -225,6 +225,20 @@ def test_the_k_of_a_shard_is_bounded_by_all_problems(tmp_path, verifier):
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "results.json", "prompts.jsonl"])
+def test_no_file_of_others_beside_the_shards_is_lost(tmp_path, verifier, name):
+    file = write_samples(tmp_path / "given.jsonl", {p.id: programs(p, 2) for p in PROBLEMS})
+    for number in (1, 2):
+        scored(file, PROBLEMS, tmp_path / "run", verifier=verifier, shard=f"{number}/2")
+    (tmp_path / "run" / name).write_text('{"name": "a page"}\n')
+    with pytest.raises(InvalidValueError, match=f"out: .* has {name} beside the shards"):
+        merge(tmp_path / "run")
+    assert (tmp_path / "run" / name).read_text() == '{"name": "a page"}\n'
+    (tmp_path / "run" / name).unlink()
+    assert merge(tmp_path / "run").counts.samples == 14
+    assert merge(tmp_path / "run").counts.samples == 14  # over its own files
+
+
 def test_merging_computes_the_k_that_it_is_asked_for(maxatk, tmp_path, verifier):
     file = write_samples(tmp_path / "given.jsonl", {p.id: programs(p, 4) for p in PROBLEMS})
     for number in (1, 2):

@@ -32,6 +32,8 @@ BATCH = {  # one line of the output file, as platform.openai.com documents it
     },
     "error": None,
 }
+ONE_CHOICE = {"response": {"status_code": 200, "body": {"choices": [{"text": "print(0)"}]}}}
+NO_CHOICE = {"response": {"status_code": 200, "body": {"choices": []}}}
 VERL = {"input": "user\n1+1=", "output": "2", "gts": "2", "score": 1.0, "step": 5, "acc": True}
 CODE_LIST = {
     "question_id": "abc301_a",
@@ -72,10 +74,12 @@ def test_choices_of_a_batch_are_samples_and_so_are_numbered_requests(tmp_path):
         ),
         (
             {"response": {"status_code": 429}},
-            r"'response.status_code': must be 200, got 429; send it",
+            r"'response.status_code': must be 200, got 429 for the request 'p'; send it",
         ),
         ({"response": None}, "must be 200, got None"),
         ({"custom_id": 4}, "field 'custom_id': must be text, got 4"),
+        (NO_CHOICE, "field 'response.body.choices': of 'p' must not be empty"),
+        ({"custom_id": "#0", **ONE_CHOICE}, "field 'custom_id': must be text or an integer"),
     ],
 )
 def test_a_failed_request_is_named_and_never_a_sample(tmp_path, change, message):
@@ -167,6 +171,67 @@ def test_a_chat_of_a_batch_that_refuses_is_its_refusal(tmp_path):
     response = {"status_code": 200, "body": {"choices": [refusal, filtered]}}
     rows = read_log(write(tmp_path, {**BATCH, "response": response}))
     assert [row.completion for row in rows] == ["No.", ""]
+
+
+FAILED = (
+    {**BATCH, "custom_id": "p#1", "response": None, "error": {"code": "batch_expired"}},
+    {
+        "custom_id": "q",
+        "response": {"status_code": 400, "body": {"error": {"message": "Filtered."}}},
+    },
+)
+
+
+def one_answer(custom_id):
+    body = {"choices": [{"index": 0, "message": {"content": "print(0)"}}]}
+    return {"custom_id": custom_id, "response": {"status_code": 200, "body": body}}
+
+
+@pytest.mark.parametrize(
+    ("on_error", "expected"),
+    [
+        ("drop", [("p", 0, "print(0)")]),
+        ("zero", [("p", 0, "print(0)"), ("p", 1, ""), ("q", 0, "")]),
+    ],
+)
+def test_what_a_failed_request_of_a_batch_is_worth_is_chosen(tmp_path, on_error, expected, caplog):
+    path = write(tmp_path, one_answer("p#0"), *FAILED)
+    rows = read_log(path, mapping={"on_error": on_error})
+    assert [(r.problem_id, r.sample, r.completion) for r in rows] == expected
+    told = "2 failed requests left out, as on_error=drop says"
+    assert (told in caplog.text) == (on_error == "drop")
+
+
+def test_without_a_choice_every_failed_request_is_named_with_its_reason(tmp_path):
+    path = write(tmp_path, one_answer("p#0"), *FAILED)
+    with pytest.raises(DataError) as caught:
+        read_log(path)
+    text = str(caught.value)
+    assert ":2: field 'error': the request 'p#1' failed: {'code': 'batch_expired'}; send" in text
+    assert ":3: field 'response.status_code': must be 200, got 400 for the request 'q'" in text
+    assert "'Filtered.'; send it again" in text
+    assert "--map on_error=drop leaves it out" in text
+    with pytest.raises(InvalidValueError, match="on_error: unknown value 'skip'; allowed: drop, "):
+        read_log(path, mapping={"on_error": "skip"})
+
+
+def test_failed_requests_that_are_left_out_are_told_where_a_batch_is_scored(tmp_path, maxatk):
+    tests = (TestCase(input="", output="0\n"),)
+    problems = [Problem(name, "Print 0.", tests).to_json() for name in "pq"]
+    write(tmp_path, *problems, name="problems.jsonl")
+    write(tmp_path, one_answer("p#0"), FAILED[0], one_answer("q"))
+    score = ("score", "--problems", "problems.jsonl", "--samples", "log.jsonl", "--out")
+    shown = ("--output-format", "json", "--map")
+    assert "2: field 'error': the request 'p#1' failed" in maxatk(*score, "none").stderr
+    dropped = maxatk(*score, "dropped", *shown, "on_error=drop")
+    assert dropped.returncode == 0, dropped.stderr
+    assert "1 failed request left out" in dropped.stderr
+    zero = maxatk(*score, "zero", *shown, "on_error=zero")
+    (first, second) = (
+        next(row["mean"] for row in json.loads(done.stdout)["metrics"] if row["metric"] == "max@k")
+        for done in (dropped, zero)
+    )
+    assert (first, second) == (1.0, 0.75)
 
 
 def test_a_row_that_fills_a_batch_of_verl_is_no_sample(tmp_path):
@@ -377,6 +442,14 @@ def test_a_scorer_of_inspect_that_gives_no_number_leaves_the_others_usable():
     convert = FORMATS["inspect"].convert
     (sample,) = convert({**row, "scores": scores}, {"scorer": "match"})
     assert (sample.sample, sample.reward, sample.columns) == (1, 1.0, {"match": 1.0})
+    for names in ("style,match", "match,none"):  # of which this file has one
+        (sample,) = convert({**row, "scores": scores}, {"scorer": names})
+        assert sample.reward == 1.0
+    with pytest.raises(DataError, match=r"'scores': has match, judge; --map scorer=NAME chooses"):
+        convert({**row, "scores": scores}, {"scorer": "judge,match"})
+    message = r"no 'style' or 'truth'; allowed: judge, match; .* --map scorer=style,judge"
+    with pytest.raises(DataError, match=message):
+        convert({**row, "scores": scores}, {"scorer": "style,truth"})
     with pytest.raises(DataError, match=r"field 'scores.judge': must be a finite number"):
         convert({**row, "scores": scores}, {"scorer": "judge"})
     (sample,) = convert({**row, "scores": scores}, {"reward": "scores.judge.style"})

@@ -106,6 +106,16 @@ def test_a_log_of_inspect_is_recognised_and_asks_for_the_scorer(inspect_log):
         read_log(inspect_log)
 
 
+@needs("inspect_ai")
+def test_a_folder_of_inspect_is_a_task_a_file(inspect_log, maxatk):
+    score = ("score", "--rewards", inspect_log.parent, "--out", "o", "--output-format", "json")
+    done = maxatk(*score, "--map", "scorer=match,exact")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["tasks"]
+    means = {(row["task"], row["metric"]): row["mean"] for row in rows if row["k"] == 1}
+    assert means["task", "max@k"] == pytest.approx(0.5)
+
+
 REWARDS = {"p": [0.25, 1.0, 0.5, 0.0], "q": [0.0, 0.75, 0.75, 1.0]}
 
 

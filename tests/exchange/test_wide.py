@@ -137,6 +137,23 @@ def test_the_tasks_of_a_folder_of_lm_eval_may_have_filters_of_their_own(tmp_path
     assert means == {"arc": 0.0, "gsm8k": 1.0}
 
 
+def test_the_digits_of_an_id_of_inspect_are_no_step_of_a_training(tmp_path, maxatk):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in ("Drjcrk8oaSXQ9yKmL5c6PD", "Drjcrk8oaSXQ9yKmL5c7PD"):
+        (logs / f"2026-08-01T10-00-00+00-00_gsm8k-cot_{name}.eval").touch()
+    done = maxatk("score", "--rewards", "logs", "--out", "o")
+    assert done.returncode == 2
+    assert "are of one task; name one of them" in done.stderr
+
+
+def test_the_help_of_map_says_that_a_choice_may_have_several_names(maxatk):
+    for command in ("score", "compare", "report"):
+        text = " ".join(maxatk(command, "--help").stdout.replace("│", " ").split())
+        assert "filter=strict-match,none" in text, command
+        assert "scorer=NAME" in text, command
+
+
 def test_a_folder_of_lm_eval_with_one_task_so_far_is_a_task_already(tmp_path, maxatk):
     stamp = "2026-08-01T10-00-00.000000.jsonl"
     for tasks in (["arc_easy"], ["arc_easy", "mmlu"]):

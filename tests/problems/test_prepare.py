@@ -274,6 +274,23 @@ def test_no_file_that_another_has_written_is_lost(rows_file, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("text", ["", "mine\n", '{"settings": {}}\n'])
+def test_no_working_file_of_another_is_lost_nor_makes_others_ours(rows_file, tmp_path, text):
+    asked = settings("mbpp", rows_file(mbpp_row()))
+    (tmp_path / "out.work").write_text(text)
+    (tmp_path / "out.jsonl").write_text("mine\n")
+    with pytest.raises(InvalidValueError, match=r"out.work' exists, .* did not write it"):
+        prepare(asked, tmp_path / "out.jsonl")
+    assert (tmp_path / "out.work").read_text() == text
+    assert (tmp_path / "out.jsonl").read_text() == "mine\n"
+
+
+def test_a_folder_in_place_of_the_working_file_is_named(rows_file, tmp_path):
+    (tmp_path / "out.work").mkdir()
+    with pytest.raises(InvalidValueError, match=r"out: .*out.work' is a folder"):
+        prepare(settings("mbpp", rows_file(mbpp_row())), tmp_path / "out.jsonl")
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"files": 1}', '{"name": "a page"}'])
 def test_no_manifest_of_another_is_lost(rows_file, tmp_path, text):
     asked = settings("mbpp", rows_file(mbpp_row()))

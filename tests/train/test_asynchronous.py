@@ -269,6 +269,30 @@ def test_a_group_gets_the_advantages_of_its_method(tiny, tmp_path):
     assert not [name for name in rows[0].metrics if name.startswith("maxatk/")]
 
 
+def test_conversations_of_more_rows_count_no_more_in_the_log(tiny, tmp_path):
+    config = settings(tmp_path, num_generations=2, per_device_train_batch_size=4, logging_steps=1)
+    loop = a_loop(tiny, config)
+    completions = ([(2, 1), (0, 3)], [(1, 1), (1, 1)])
+    rows = []
+    for parts, completions_of_group in enumerate(completions, start=1):
+        group = group_of(completions_of_group, [[-1.0] * 2] * 2, group_id=parts, parts=parts)
+        rows += asyncio.run(loop._score_group(group))
+    assert len(rows) == 2 + 4
+    trainer = MaxAtKAsyncTrainer(
+        model=tiny,
+        reward_funcs=rewards_of_ids,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": []}]),
+        rollout_worker=Prepared(rows),
+        weight_transfer=NoTransfer(),
+    )
+    trainer.train()
+    (logged,) = [row["max@2"] for row in trainer.state.log_history if "max@2" in row]
+    best = [max(map(reward_of, completions_of_group)) for completions_of_group in completions]
+    assert best[0] != best[1]
+    assert logged == pytest.approx(np.mean(best))
+
+
 def test_samples_without_a_reward_or_a_token_count_for_nothing(tiny, tmp_path):
     def gaps(completion_ids, **_):
         return [None if ids[0] == 0 else reward_of(tuple(ids)) for ids in completion_ids]

@@ -84,7 +84,13 @@ def named_sources(
 
 MapFlag = Annotated[
     tuple[str, ...],
-    tyro.conf.arg(help="Where fields are in a row, as field=path.to.value other=path."),
+    tyro.conf.arg(
+        help=(
+            "Where fields are in a row, as field=path.to.value other=path. Of lm-eval "
+            "filter=NAME chooses a filter, of inspect scorer=NAME a scorer; several names, as in "
+            "filter=strict-match,none, are for files of which each has one of them."
+        )
+    ),
 ]
 """The flag `--map`."""
 

@@ -55,7 +55,7 @@ _Kind: TypeAlias = Literal["samples", "one file", "budgets", "steps", "tasks"]
 def _kind_of(flags: ScoreFlags) -> _Kind:
     """Return what is asked for, by what was given and not by how many files there are just now.
 
-    A folder or a pattern holds the files of steps, or of lm-eval's tasks, though it has one so far.
+    A folder or a pattern holds the files of steps, or of tasks, though it has one so far.
     """
     kind: _Kind = "steps"
     if not flags.rewards:

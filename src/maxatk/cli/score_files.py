@@ -14,7 +14,12 @@ from maxatk.evaluation.external_rewards import natural
 from maxatk.exchange.recognition import LOG_ENDINGS, is_named_as_log
 from maxatk.exchange.unfinished import is_unfinished
 
-_OF_LM_EVAL = re.compile(r"samples_(.+)_\d{4}-\d\d-\d\dT[\d.:-]+\.jsonl")
+# What the tools name the log of a task, which they write one file each of.
+_OF_A_TASK = (
+    re.compile(r"samples_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d.:-]+\.jsonl"),  # lm-eval
+    # inspect: the last part is a random id, whose digits are no step
+    re.compile(r"\d{4}-\d\d-\d\dT[\dZ.+-]+_(?P<task>.+)_[A-Za-z0-9]{22}\.(eval|json)"),
+)
 
 
 def is_several(path: Path) -> bool:
@@ -50,21 +55,27 @@ def _inner_folder(path: Path) -> str:
 
 
 def are_of_tasks(files: Sequence[Path]) -> bool:
-    """Say whether all files are named as the logs that lm-eval writes, one for each task."""
-    return all(_OF_LM_EVAL.fullmatch(file.name) for file in files)
+    """Say whether all files are named as logs of lm-eval or inspect, which write one a task."""
+    return all(_task_of(file) is not None for file in files)
+
+
+def _task_of(file: Path) -> str | None:
+    """Return the task that the name of a log has, None where it has none."""
+    matches = (pattern.fullmatch(file.name) for pattern in _OF_A_TASK)
+    return next((match["task"] for match in matches if match is not None), None)
 
 
 def tasks_of(files: Sequence[Path]) -> dict[str, Path]:
-    """Return logs of lm-eval by their tasks."""
+    """Return logs by their tasks; raises InvalidValueError where two are of one."""
     tasks: dict[str, Path] = {}
     for file in files:
-        match = _OF_LM_EVAL.fullmatch(file.name)
-        assert match is not None  # by `are_of_tasks`
-        if match[1] in tasks:
+        task = _task_of(file)
+        assert task is not None  # by `are_of_tasks`
+        if task in tasks:
             raise InvalidValueError(
-                f"rewards: {tasks[match[1]].name} and {file.name} are of one task; name one of them"
+                f"rewards: {tasks[task].name} and {file.name} are of one task; name one of them"
             )
-        tasks[match[1]] = file
+        tasks[task] = file
     return tasks
 
 

@@ -24,6 +24,7 @@ from maxatk.evaluation.folder import (
     SCORES,
     count_lines,
     recorded_settings,
+    run_files,
     run_mark,
 )
 from maxatk.evaluation.results import Results, read_results
@@ -79,6 +80,7 @@ def merge(run: str | Path, *, ks: Sequence[int] = (), progress: Progress | None 
     _refuse_gaps(out, parts)
     folder = OutFolder(out, "merge", tuple(run_mark(part.folder.name) for part in parts))
     folder.check()
+    _refuse_foreign(out)
     results = _results(out, parts, ks, progress or (lambda _done, _total: None))
     for name in _RECORDS:
         _refuse_loss(out / name, _lines(parts, name))
@@ -256,6 +258,16 @@ def _placed_failures(part: _Part) -> Iterator[tuple[int, bytes]]:
         line_of_failure = line_of_sample.get(key_of(score))
         if line_of_failure is not None:
             yield place, line_of_failure
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Raise InvalidValueError where others have files with the names of a run's."""
+    names = ", ".join(file.name for file in run_files(out) if file.exists())
+    if names and not run_mark().is_in(out):
+        raise InvalidValueError(
+            f"out: the folder {str(out)!r} has {names} beside the shards, which `maxatk merge` "
+            "did not write and would write over; move what is yours to another folder"
+        )
 
 
 def _refuse_loss(path: Path, lines: Iterable[bytes]) -> None:

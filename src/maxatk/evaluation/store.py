@@ -70,11 +70,11 @@ class Store(Generic[RecordT]):
                 raise DataError(f"{self.path}: sample {key[1]} of {key[0]!r} is already there")
             added[key] = record
         lines = [json.dumps(record.to_json()) + "\n" for record in added.values()]
-        data = "".join(lines).encode()
+        unwritten = "".join(lines).encode()
         try:
-            while data:
-                written = self._file.write(data)  # of a full disk, fewer bytes than were given
-                data = data[written:]
+            while unwritten:
+                written = self._file.write(unwritten)  # of a full disk, fewer bytes than given
+                unwritten = unwritten[written:]
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
         self.records.update(added)

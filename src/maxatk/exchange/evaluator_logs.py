@@ -21,13 +21,16 @@ from maxatk.check import existing_file, needing
 from maxatk.conversations import reply_text
 from maxatk.errors import DataError
 from maxatk.exchange import log_rows
-from maxatk.exchange.log_rows import LogFormat, LogRow, PlacedRow, RawRow
+from maxatk.exchange.log_rows import ON_ERROR, LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.table_files import TextRow
 
 NO_INSPECT = "logs of inspect need the package 'inspect_ai': pip install 'maxatk[inspect]'"
 
 _PASS = "pass"
-_REMEDY = "; send it again, or leave its line out: then it is no sample"  # of a failed request
+_REMEDY = (  # for a failed request
+    "; send it again, or choose what it is worth: --map on_error=drop leaves it out, and "
+    "--map on_error=zero takes an empty completion"
+)
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 
@@ -78,20 +81,49 @@ def _livecodebench(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     return samples
 
 
-def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+def _openai(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a line of a batch's output file, whose `custom_id` is the id of the problem.
 
     Several samples are several `choices`, or several requests `problem#0`, `problem#1`, ...
     """
     custom = log_rows.field(row, "custom_id", "text")
-    if row.get("error") is not None:
+    problem_id, mark, number_of_request = custom.rpartition("#")
+    is_numbered = bool(mark) and number_of_request.isdecimal()
+    failure = _failure_of(row, custom)
+    if failure is not None:
+        rule = mapping.get(ON_ERROR, "stop")
+        if rule == "stop":
+            raise DataError(failure + _REMEDY)
+        samples = [] if rule == "drop" else [LogRow(custom, completion="")]
+    else:
+        samples = _choices_of(row, custom)
+    if not is_numbered or not samples:
+        return samples
+    if len(samples) != 1:
         raise DataError(
-            f"field 'error': the request {custom!r} failed: {row['error']!r:.80}{_REMEDY}"
+            f"field 'response.body.choices': {custom!r} is one sample, got {len(samples)}"
         )
+    number = log_rows.index(number_of_request, "custom_id")
+    problem_id = log_rows.identifier(problem_id, "custom_id")
+    return [LogRow(problem_id, number, samples[0].completion)]
+
+
+def _failure_of(row: RawRow, custom: str) -> str | None:
+    """Return why a request has no answer, None for one that has."""
+    if row.get("error") is not None:
+        return f"field 'error': the request {custom!r:.80} failed: {row['error']!r:.80}"
     status = log_rows.field(row, "response.status_code", absent=None)
-    if status != 200:
-        raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}{_REMEDY}")
+    if status == 200:
+        return None
+    reason = log_rows.field(row, "response.body.error.message", absent="")
+    got = f"{status!r:.60} for the request {custom!r:.80}" + (f": {reason!r:.80}" if reason else "")
+    return f"field 'response.status_code': must be 200, got {got}"
+
+
+def _choices_of(row: RawRow, custom: str) -> list[LogRow]:
     choices = log_rows.field(row, "response.body.choices", "a list of objects")
+    if not choices:
+        raise DataError(f"field 'response.body.choices': of {custom!r:.80} must not be empty")
     samples = []
     for number, choice in enumerate(choices):
         path = f"response.body.choices.{number}"
@@ -99,14 +131,7 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
         # The choices of a request may stand in any order.
         index = log_rows.index(log_rows.field(choice, "index", absent=number), f"{path}.index")
         samples.append(LogRow(custom, index, text))
-    problem_id, mark, number_of_request = custom.rpartition("#")
-    if not mark or not number_of_request.isdecimal():
-        return samples
-    if len(samples) != 1:
-        raise DataError(
-            f"field 'response.body.choices': {custom!r} is one sample, got {len(samples)}"
-        )
-    return [LogRow(problem_id, int(number_of_request), samples[0].completion)]
+    return samples
 
 
 def _openai_text(row: RawRow, choice: RawRow, path: str) -> str:
@@ -180,13 +205,10 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     An epoch is a sample. One scorer's score is the reward, every score a column, letters numbers.
     """
     scores = {name: _LETTERS.get(str(value), value) for name, value in row["scores"].items()}
-    scorer = mapping.get("scorer") or next(iter(scores), "")
-    ambiguous = len(scores) > 1 and not mapping.keys() & {"scorer", "reward"}
-    if ambiguous or (scores and scorer not in scores):
-        raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
+    scorer = _scorer_of(scores, mapping)
     reward = None
-    if "reward" not in mapping:
-        reward = log_rows.reward(scores.get(scorer), f"scores.{scorer}", text_is_number=True)
+    if scorer is not None and "reward" not in mapping:
+        reward = log_rows.reward(scores[scorer], f"scores.{scorer}", text_is_number=True)
     prompt = row["input"]
     if not isinstance(prompt, str):
         prompt = "\n".join(message.text for message in prompt)
@@ -205,6 +227,25 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     ]
 
 
+def _scorer_of(scores: Mapping[str, Any], mapping: Mapping[str, str]) -> str | None:
+    """Return the scorer that gives the reward, None where the sample has no score.
+
+    Raises DataError unless the scorers that `--map` names, or all without it, are one here.
+    """
+    named = log_rows.names_chosen(mapping, "scorer")
+    chosen = [name for name in scores if name in named] if named else list(scores)
+    if not scores:
+        return None
+    if not chosen:
+        wanted = " or ".join(map(repr, named))
+        raise DataError(
+            f"field 'scores': has no {wanted}; {log_rows.other_names('scorer', named, scores)}"
+        )
+    if len(chosen) > 1 and "reward" not in mapping:
+        raise DataError(f"field 'scores': has {', '.join(chosen)}; --map scorer=NAME chooses one")
+    return chosen[0]
+
+
 EVALUATOR_LOGS: Mapping[str, LogFormat] = {
     "lm-eval": LogFormat(
         "lm-eval's samples", [{"doc_id", "resps", "filtered_resps"}], _lm_eval, choice="filter"
@@ -212,7 +253,12 @@ EVALUATOR_LOGS: Mapping[str, LogFormat] = {
     "livecodebench": LogFormat(
         "LiveCodeBench's code_list", [{"question_id", "code_list"}], _livecodebench
     ),
-    "openai-batch": LogFormat("OpenAI's batch output", [{"custom_id", "response"}], _openai),
+    "openai-batch": LogFormat(
+        "OpenAI's batch output",
+        [{"custom_id", "response"}],
+        _openai,
+        rules={ON_ERROR: ("stop", "drop", "zero")},
+    ),
     "inspect": LogFormat(
         "a log of inspect_ai",
         [{"eval", "plan", "version"}, {"epoch", "scores"}],

@@ -7,7 +7,7 @@ import decimal
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +21,9 @@ RawRow: TypeAlias = Mapping[str, Any]
 
 PlacedRow: TypeAlias = tuple[str, Any]
 """Where a row stands, for messages, and the object there, or the line of JSON that holds it."""
+
+ON_ERROR = "on_error"
+"""The name by which `--map` says what a sample is worth that failed."""
 
 _ASSISTANT = "assistant"
 _INDEX_END = 2**63  # parquet and NumPy have no larger integers
@@ -71,15 +74,17 @@ class LogFormat:
     """How the files of one tool, whose first row has all `keys` of one of the sets, are read.
 
     `convert` makes the samples of a row, given `--map`, which has to hold `choice` where the field
-    of that name differs from row to row (`names_chosen`). `rows` reads the file where that is not
-    one row a line. `rollout_reward` is the tool's own rule for rollouts of several rows, whose ids
-    may be unique in a file and not only for a problem (`unique_rollouts`).
+    of that name differs from row to row (`names_chosen`), and may have a word that `rules` allow
+    for a field. `rows` reads the file where that is not one row a line. `rollout_reward` is the
+    tool's own rule for rollouts of several rows, whose ids may be unique in a file and not only for
+    a problem (`unique_rollouts`).
     """
 
     title: str
     keys: Sequence[set[str]]
     convert: Callable[[RawRow, Mapping[str, str]], Sequence[LogRow]]
     choice: str | None = None
+    rules: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     rows: Callable[[Path], Iterator[PlacedRow]] | None = None
     rollout_reward: str | None = None
     unique_rollouts: bool = False
@@ -96,6 +101,15 @@ def names_chosen(mapping: Mapping[str, str], field_name: str) -> Sequence[str]:
     """
     names = mapping.get(field_name)
     return [] if names is None else names.split(",")
+
+
+def other_names(field_name: str, chosen: Sequence[str], names: Iterable[str]) -> str:
+    """Say which names `--map` may give for a field, where a file has none of those `chosen`."""
+    allowed = sorted(names)
+    return (
+        f"allowed: {', '.join(allowed)}; for files with different ones give one of each, as in "
+        f"--map {field_name}={chosen[0]},{allowed[0]}"
+    )
 
 
 def sample_at(

@@ -37,13 +37,16 @@ def check_mapping(format_name: str, mapping: Mapping[str, str]) -> None:
     """Raise InvalidValueError for an unknown format, or a field that it does not take."""
     one_of("format", format_name, FORMATS)
     check_choice(mapping.get(CHOICE))
-    allowed = [*log_rows.MAPPED, CHOICE]
+    rules = FORMATS[format_name].rules
+    allowed = [*log_rows.MAPPED, CHOICE, *rules]
     choice = FORMATS[format_name].choice
     if choice is not None:
         allowed.append(choice)
     for field, path in mapping.items():
         one_of(f"map, for the format {format_name}", field, allowed)
         require(isinstance(path, str), f"map.{field}", "text", path)
+        if field in rules:
+            one_of(f"map: {field}", path, rules[field])
 
 
 def mapped(samples: Sequence[LogRow], row: RawRow, mapping: Mapping[str, str]) -> Sequence[LogRow]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from maxatk.check import as_path, require
-from maxatk.errors import DataError
+from maxatk.errors import DataError, counted
 from maxatk.exchange import log_rows
 from maxatk.exchange.file_rows import placed_rows, row_of
 from maxatk.exchange.formats import FORMATS, TABLE
@@ -140,17 +140,22 @@ class OpenLog:
         """Return the samples of all rows, and what these have where the format has to choose."""
         converted: list[RowAt] = []
         choices: set[str] = set()
+        left_out = 0
         for number, (place, value) in enumerate(_counted(self.path, self.rows)):
             try:
                 row = row_of(value)
                 if self.format.choice is not None:
                     choices.add(str(row.get(self.format.choice)))
                 samples = self._samples_of(row)
+                left_out += not samples
                 if column is not None:
                     log_rows.refuse_other_cell(row, column)
                 converted += [RowAt(number, place, sample) for sample in samples]
             except ValueError as error:
                 bad_rows.add(number, place, error)
+        if left_out and self.mapping.get(log_rows.ON_ERROR) == "drop":
+            told = counted(left_out, "failed request")
+            _log.warning("%s: %s left out, as on_error=drop says", self.path, told)
         return converted, choices
 
     def _samples_of(self, row: RawRow) -> Sequence[LogRow]:
@@ -195,14 +200,12 @@ class OpenLog:
 
     def _why_none(self, choices: set[str]) -> str:
         """Say why a log without a bad row holds no sample."""
-        if not self._chosen or not choices or choices.intersection(self._chosen):
-            return "holds no samples"
         field = self.format.choice
-        return (
-            f"field {field!r}: no row has {' or '.join(map(repr, self._chosen))}; "
-            f"allowed: {', '.join(sorted(choices))}; for files with different ones give one of "
-            f"each, as in --map {field}={self._chosen[0]},{min(choices)}"
-        )
+        if field is None or not self._chosen or choices.intersection(self._chosen) or not choices:
+            return "holds no samples"
+        wanted = " or ".join(map(repr, self._chosen))
+        hint = log_rows.other_names(field, self._chosen, choices)
+        return f"field {field!r}: no row has {wanted}; {hint}"
 
     @property
     def _chosen(self) -> Sequence[str]:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from maxatk.bounded import LONGEST, json_value
+from maxatk.errors import DataError
 from maxatk.problems.benchmarks.base import Converted, LeftOut
 from maxatk.records import Sample
 from maxatk.writing import make_folder, open_alone
+
+_IDENTITY = {"version", "prompts", "source", "overlap", "settings"}  # of a preparation
+
+
+def is_journal(path: Path) -> bool:
+    """Say whether a file is the working file of a preparation, by its first line."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first_line = file.readline(LONGEST)
+    with contextlib.suppress(DataError):
+        identity = json_value(first_line)
+        return isinstance(identity, dict) and identity.keys() == _IDENTITY
+    return False
 
 
 class Journal:
@@ -43,6 +60,7 @@ class Journal:
         self._file.truncate(end)
         if not end:
             self._file.write(header)
+            self._file.flush()  # so that a kill leaves no file that may be anybody's
 
     def add(self, outcome: Converted) -> None:
         """Append the problem of a row of the data set, or why the row is left out."""

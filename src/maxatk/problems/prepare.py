@@ -29,7 +29,7 @@ from maxatk.problems.benchmarks.base import (
     SolvedProblem,
 )
 from maxatk.problems.checkers import read_checkers, refuse_strangers, with_checker
-from maxatk.problems.journal import Journal
+from maxatk.problems.journal import Journal, is_journal
 from maxatk.problems.load import solutions_file
 from maxatk.problems.overlap import Overlap, contest_keys
 from maxatk.problems.source import BadRows, Source
@@ -134,10 +134,13 @@ def refuse_foreign_outputs(settings: PrepareSettings, out: str | Path) -> None:
     if settings.overlap is not None:
         reads += [path for source in settings.overlap.sources() for path in source.files]
     paths = _files(out, outputs(out, settings.parts))
-    for path in [*paths, out.with_suffix(_MANIFEST)]:
+    work = out.with_suffix(_WORK)
+    for path in [*paths, out.with_suffix(_MANIFEST), work]:
         check_file("out", path, reads=reads)
+    if work.exists() and not is_journal(work):
+        _refuse_foreign(work, None)
     digests = _written_digests(out)
-    is_begun = digests is None and out.with_suffix(_WORK).exists()
+    is_begun = digests is None and work.exists()
     for path in paths:
         if path.exists() and not is_begun:
             _refuse_foreign(path, (digests or {}).get(path.name))

@@ -161,16 +161,14 @@ def _check_training(
 
 def _check_train(recipe: Mapping[str, Any], count: int | None, shared: _Shared) -> None:
     """Refuse a recipe of `maxatk train`, whose problems are so many where they are not there."""
-    from maxatk.train import check_settings
     from maxatk.train.preview import plan
     from maxatk.train.recipe import train_recipe
     from maxatk.train.run import load_functions
-    from maxatk.train.start_checks import refuse_missing_vllm
+    from maxatk.train.start_checks import checked_start
 
     chosen = train_recipe(recipe, where="train")
-    config = check_settings(chosen)
-    refuse_missing_vllm(config)
-    _check_model(config, chosen, shared)
+    config, adapter = checked_start(chosen)
+    _check_model(config, chosen, adapter, shared)
     verifier = shared.verifier_of(chosen.verifier)
     rewards = load_functions(chosen, config, verifier=verifier).rewards
     problems = None if count else _problems(chosen.problems)
@@ -186,6 +184,8 @@ def _check_distill(recipe: Mapping[str, Any], count: int | None, shared: _Shared
     """Refuse a recipe of `maxatk distill`, as `_check_train` does one of `maxatk train`."""
     from maxatk.train import DistillRecipe
     from maxatk.train.distill_recipe import check_problems_of_a_round, config_of
+    from maxatk.train.recipe import lora_config
+    from maxatk.train.start_checks import refuse_missing_login
 
     chosen = from_mapping(DistillRecipe, recipe, where="train.distill")
     problems = None if count else _problems(chosen.problems)
@@ -193,15 +193,15 @@ def _check_distill(recipe: Mapping[str, Any], count: int | None, shared: _Shared
         count = len(problems)
     if count is not None:
         check_problems_of_a_round(chosen, count)
-    _check_model(config_of(chosen, Path(chosen.out)), chosen, shared)
+    config = config_of(chosen, Path(chosen.out))
+    refuse_missing_login(config)
+    _check_model(config, chosen, lora_config(chosen.peft), shared)
 
 
-def _check_model(config: Any, recipe: Any, shared: _Shared) -> None:
-    """Refuse an adapter that there cannot be, also on a model that is there already."""
+def _check_model(config: Any, recipe: Any, adapter: Any, shared: _Shared) -> None:
+    """Refuse a model that is there already and does not go with the settings or the adapter."""
     from maxatk.train.loading_checks import LOADING_SETTINGS, config_to_train
-    from maxatk.train.recipe import lora_config
 
-    adapter = lora_config(recipe.peft)
     if not Path(recipe.model).is_dir():
         return
     settings = {name: getattr(config, name, None) for name in LOADING_SETTINGS}

@@ -138,7 +138,7 @@ def _recipe_path(study: StudyRecipe, stage: str) -> Path:
 def out_folders(study: StudyRecipe) -> list[OutFolder]:
     """Return the folders that a study writes: that of its results, and that of its stages."""
     reads = outside_models(study)
-    results = json_mark(RESULTS, lambda found: {"title", "seeds", "models"} <= found.keys())
+    results = json_mark(RESULTS, lambda content: {"title", "seeds", "models"} <= content.keys())
     stages = json_mark(STAGE_NAMES, _are_stage_names)
     stages_inside = json_mark(f"{WORK}/{STAGE_NAMES}", _are_stage_names)
     return [

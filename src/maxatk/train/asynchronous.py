@@ -113,9 +113,11 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
         objective = self._learner.objective
         texts = [str(ids) for ids in group.completions_ids]
         step = self._learner.step(Groups(rewards, objective.k), [texts])
-        for place, row in zip(place_of_row, rows, strict=True):
+        first_rows = np.diff(place_of_row, prepend=-1) > 0
+        for place, is_first, row in zip(place_of_row, first_rows, rows, strict=True):
             row.advantage = float(step.advantages[0, place])
-            row.metrics |= step.metrics
+            if is_first:  # TRL averages over the rows that have a metric
+                row.metrics |= step.metrics
             if objective.needs_ratios:
                 row.metrics |= {_PLACE: float(place), _ROWS: float(len(rows))}
         return rows

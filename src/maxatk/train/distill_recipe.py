@@ -21,7 +21,8 @@ from maxatk.settings import from_mapping
 from maxatk.train.launch import check_processes, process_count
 from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import lora_config, merged, trainer_settings
-from maxatk.train.setting_checks import require_settings
+from maxatk.train.setting_checks import check_trackers, require_settings
+from maxatk.train.start_checks import refuse_missing_login
 from maxatk.train.unread_settings import check_unread
 
 # What the weighted loss is made for: a sample a row, and its likelihood.
@@ -95,6 +96,7 @@ def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     chosen_by_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut samples at 1024
     config = trainer_settings(SFTConfig, chosen_by_recipe, chosen_here)
     check_unread(config)
+    check_trackers(config.report_to)
     why = "in a distillation, which learns samples as they were drawn"
     require_settings(config, _COMPLETIONS_AS_DRAWN, why)
     return config
@@ -110,6 +112,7 @@ def checked_settings(recipe: DistillRecipe) -> SFTConfig:
         require(process_count() == 1, "run", allowed, recipe.run)
     config = config_of(recipe, Path(recipe.out))
     check_processes(config)
+    refuse_missing_login(config)
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
     config_to_train(config, recipe.model, adapter)

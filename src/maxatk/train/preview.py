@@ -17,9 +17,9 @@ from maxatk.train.environments import check_reset, prepare_tokenizer
 from maxatk.train.folder import check_plan, out_folder
 from maxatk.train.launch import process_count
 from maxatk.train.loading_checks import config_to_train
-from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
+from maxatk.train.recipe import TrainRecipe
 from maxatk.train.run import load_functions, longest_prompt, to_dataset
-from maxatk.train.start_checks import check_model, check_prompts, refuse_missing_vllm
+from maxatk.train.start_checks import check_model, check_prompts, checked_start
 from maxatk.verifier.completion_jobs import ENVIRONMENTS
 
 
@@ -93,9 +93,7 @@ def preview(recipe: TrainRecipe) -> Preview:
     The same training may be under way in the folder.
     """
     check_plan(out_folder(recipe, "train"), recipe)
-    config = check_settings(recipe)
-    refuse_missing_vllm(config)
-    adapter = lora_config(recipe.peft)
+    config, adapter = checked_start(recipe)
     refuse_missing_folder(recipe.model)
     problems = None if recipe.problems in BENCHMARKS else load_problems(recipe.problems)
     arithmetic = plan(config, problems=None if problems is None else len(problems))

@@ -36,10 +36,10 @@ from maxatk.train.environments import (
 from maxatk.train.fit import fit
 from maxatk.train.folder import alone_in, has_finished, out_folder, refuse_to_go_on
 from maxatk.train.loading_checks import config_to_train
-from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
+from maxatk.train.recipe import TrainRecipe
 from maxatk.train.reporter import Reporter
 from maxatk.train.signal_groups import refuse_unknown_part
-from maxatk.train.start_checks import check_prompts, refuse_closed_hub, refuse_missing_vllm
+from maxatk.train.start_checks import check_prompts, checked_start, refuse_closed_hub
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier
 from maxatk.verifier.completion_jobs import ENVIRONMENTS
@@ -68,9 +68,7 @@ def train(
     if has_finished(out, recipe):
         return out
     folder.check()
-    config = check_settings(recipe)
-    refuse_missing_vllm(config)
-    adapter = lora_config(recipe.peft)
+    config, adapter = checked_start(recipe)
     refuse_missing_model(recipe.model)
     refuse_closed_hub(config)
     problems = load_problems(recipe.problems)

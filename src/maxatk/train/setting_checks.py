@@ -17,6 +17,9 @@ from maxatk.train.unread_settings import check_cispo, check_generation, check_un
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
+# Trackers whose package has another name in transformers than `report_to` gives them.
+_ASKED_AS = {"azure_ml": "azureml", "comet_ml": "comet", "flyte": "flytekit"}
+
 _LARGEST_NAMED = 1024  # group size that a refusal names: all those of a typing error take minutes
 
 _COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
@@ -155,13 +158,21 @@ def warn_of_truncation(config: Any) -> None:
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse unknown trackers; raise MissingDependencyError for those of `TRACKERS` not here."""
+    """Refuse unknown trackers; raise MissingDependencyError for those that cannot be used here."""
     supported = integration_utils.INTEGRATION_TO_CALLBACK
-    installed = integration_utils.get_available_reporting_integrations()
     for name in names:
         if name not in supported:
             raise unknown_name("report_to", name, [*supported, "none"])
-        if name in TRACKERS and name not in installed:
+        # Each is asked for by its name: a list of all that are there imports wandb.
+        function = f"is_{_ASKED_AS.get(name, name)}_available"
+        is_available = getattr(integration_utils, function, lambda: True)
+        if is_available():
+            continue
+        if name in TRACKERS:
             raise MissingDependencyError(
                 f"report_to: {name!r} needs the package {name}: pip install {name}"
             )
+        raise MissingDependencyError(
+            f"report_to: transformers finds {name!r} not installed here, or not set up; allowed "
+            f"without it: {', '.join(TRACKERS)} or none"
+        )

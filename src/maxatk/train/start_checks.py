@@ -1,10 +1,10 @@
-"""What a training asks of TRL, the model's config and the number of prompts."""
+"""What a training asks of its surroundings, the model's config and the number of prompts."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import trl
 from huggingface_hub import HfApi
@@ -13,7 +13,11 @@ from trl import GRPOTrainer
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingDependencyError, counted
 from maxatk.train import own_rollout_checks
+from maxatk.train.config import MaxAtKConfig
+from maxatk.train.recipe import TrainRecipe, check_settings, lora_config
 from maxatk.train.shared_prompts import refuse_unshareable
+
+_MODES_WITHOUT_LOGIN = ("offline", "dryrun", "disabled")  # of W&B
 
 # Methods of TRL's trainer that are overridden, and those that are called besides.
 _USED = (
@@ -48,6 +52,21 @@ def check_trl() -> None:
         )
 
 
+class Start(NamedTuple):
+    """What a training begins with, checked without its model and its problems."""
+
+    config: MaxAtKConfig
+    adapter: Any  # the LoraConfig of the recipe, None without one
+
+
+def checked_start(recipe: TrainRecipe) -> Start:
+    """Return settings and adapter of a recipe; raises as `train` for what they need here."""
+    config = check_settings(recipe)
+    refuse_missing_vllm(config)
+    refuse_missing_login(config)
+    return Start(config, lora_config(recipe.peft))
+
+
 def refuse_missing_vllm(config: Any) -> None:
     """Raise MissingDependencyError where a recipe has vLLM sample, and it is not installed."""
     if config.use_vllm and importlib.util.find_spec("vllm") is None:
@@ -55,6 +74,29 @@ def refuse_missing_vllm(config: Any) -> None:
             "trainer.use_vllm: needs the package vllm: pip install 'maxatk[vllm]'; without it "
             "trainer.use_vllm=false samples with transformers"
         )
+
+
+def refuse_missing_login(config: Any) -> None:
+    """Raise InvalidValueError where W&B is to get the log, and does not know who sends it.
+
+    The first process alone does. In a terminal W&B asks for the key here, and not behind the
+    loading of a model.
+    """
+    if "wandb" not in config.report_to or config.process_index != 0:
+        return
+    wandb = importlib.import_module("wandb")
+    settings = wandb.setup().settings
+    if wandb.run is not None or settings.mode in _MODES_WITHOUT_LOGIN:
+        return
+    if settings.api_key or getattr(settings, "identity_token_file", None):
+        return  # a login would ask the server for the name that belongs to them
+    try:
+        wandb.login(verify=False)
+    except Exception as error:  # of wandb's own tree
+        raise InvalidValueError(
+            "trainer.report_to: 'wandb' needs a login, by `wandb login` or WANDB_API_KEY "
+            f"({error!s:.200}); allowed without: WANDB_MODE=offline, or another report_to"
+        ) from error
 
 
 def refuse_closed_hub(config: Any) -> None:
