@@ -37,6 +37,16 @@ def check_study(
 
     A study that runs already is refused, but `for_reading`.
     """
+    check_files(study, models, for_reading=for_reading)
+    refusal = _ask(trainings_of(study, models))
+    if refusal is not None:
+        raise InvalidValueError(refusal)
+
+
+def check_files(
+    study: StudyRecipe, models: Sequence[SeededModel], *, for_reading: bool = False
+) -> None:
+    """Raise MissingFileError or InvalidValueError for what is wrong with files and folders."""
     for folder in out_folders(study):
         folder.check(for_reading=for_reading)
     if study.model is not None:
@@ -46,9 +56,6 @@ def check_study(
         for problems in {recipe["problems"] for recipe in recipes}:
             if problems not in BENCHMARKS:
                 load_problems(problems, limit=1)
-    refusal = _ask(trainings_of(study, models))
-    if refusal is not None:
-        raise InvalidValueError(refusal)
 
 
 def trainings_of(study: StudyRecipe, models: Sequence[SeededModel]) -> dict[str, Any]:
