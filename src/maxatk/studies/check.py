@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import gc
 import json
 import subprocess
 import sys
@@ -254,6 +255,8 @@ def _ask(question: Mapping[str, Any]) -> str | None:
 
 
 if __name__ == "__main__":
+    # Its end frees all. Looking for garbage among the imports of the trainer takes a fifth of it.
+    gc.disable()
     question = json.loads(sys.stdin.readline())
     end_with_parent()
     print(json.dumps({"refusal": refusal_of(question)}))  # noqa: T201
