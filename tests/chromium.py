@@ -16,15 +16,15 @@ BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:
-    """Chromium without a window, driven over its debugging pipe."""
+    """Chromium without a window, driven over its debugging pipe; `flags` are more of its own."""
 
-    def __init__(self, profile):
+    def __init__(self, profile, *flags):
         (self._in, to), (back, self._out) = os.pipe(), os.pipe()
         self._numbers, self._rest = itertools.count(1), b""
         command = [
             BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
-            f"--user-data-dir={profile}", "about:blank",
+            f"--user-data-dir={profile}", *flags, "about:blank",
         ]  # fmt: skip
 
         def ends():  # where Chromium expects them
@@ -78,14 +78,24 @@ class Browser:
             time.sleep(0.02)
         return value
 
-    def open(self, address, *, width=1280, scheme="light"):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    def go(self, address, *, width=1280, height=900, scheme="light"):
+        """Load a page of that size anew, also where only what follows the # is another."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[feature])
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=address)
+
+    def open(self, address, *, width=1280, scheme="light"):
+        """Load a page of `maxatk view`, and wait until it shows something."""
+        self.go(address, width=width, scheme=scheme)
         self.until("document.getElementById('place')?.dataset.page")
+
+    def found(self, page, **settings):
+        """Load a file, and return what its script writes into the data `found` of the body."""
+        self.go(page, **settings)
+        return json.loads(self.until("document.body?.dataset.found"))
 
     def press(self, key):
         for kind in ("keyDown", "keyUp"):
@@ -100,8 +110,18 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
+    yield from opened(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def lone_browser(tmp_path_factory):
+    """A browser for which no name of a host has an address."""
+    yield from opened(tmp_path_factory, "--host-resolver-rules=MAP * ~NOTFOUND")
+
+
+def opened(tmp_path_factory, *flags):
     if BROWSER is None:
         pytest.skip("no Chromium on this machine")
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
+    browser = Browser(tmp_path_factory.mktemp("profile"), *flags)
+    yield browser
+    browser.close()

@@ -36,14 +36,19 @@ def pytest_configure():
     )
 
 
-def pytest_collection_finish():
-    """Take what has been imported out of the garbage collector's care.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect no garbage among what is imported, now and later.
 
-    accelerate collects at the end of every training, which took half a second of looking through
-    the modules of torch and transformers.
+    Looking through the modules of torch and transformers took a fifth of the time of collection,
+    and half a second at the end of every training, where accelerate collects.
     """
+    gc.disable()
+    result = yield
+    gc.enable()
     gc.collect()
     gc.freeze()
+    return result
 
 
 def pytest_collection_modifyitems(items):

@@ -1,25 +1,19 @@
 """The calculator of the site, in a real browser, against NumPy and SciPy."""
 
-import html
+import functools
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from chromium import lone_browser  # noqa: F401
 from maxatk import max_at_k, pass_at_k
 from maxatk.statistics.significance import paired_difference
-from processes import patience
 
 DOCS = Path(__file__).parents[1] / "docs"
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
-
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 
 PAGE = """<body>{form}<script>{script}</script><script>
 const given = {given};
@@ -45,26 +39,20 @@ const found = given.map((texts) => {
 });"""
 
 
-def browsed(folder, inputs, steps):
+@pytest.fixture
+def browsed(lone_browser, tmp_path):  # noqa: F811
+    """Return a function: what the browser finds with the script of the site and inputs."""
+    return functools.partial(found_by, lone_browser, tmp_path)
+
+
+def found_by(browser, folder, inputs, steps):
     """What the browser finds on the calculator with the script of the site and `inputs`."""
     form = re.search(r"<div id=.*?</div>", (DOCS / "metrics.md").read_text(), re.DOTALL)[0]
     script = (DOCS / "assets" / "calculator.js").read_text()
     page = folder / "page.html"
     text = PAGE.replace("{form}", form).replace("{script}", script)
     page.write_text(text.replace("{given}", json.dumps(inputs)).replace("{steps}", steps))
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    command += ["--no-first-run", "--disable-background-networking", "--virtual-time-budget=60000"]
-    command += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    done = subprocess.run(
-        [*command, "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=patience(120),
-        check=True,
-    )
-    attribute = re.search(r'data-found="([^"]*)"', done.stdout)
-    assert attribute is not None, done.stdout[-500:]
-    return json.loads(html.unescape(attribute[1]))
+    return browser.found(page.as_uri())
 
 
 def as_csv(rewards, random):
@@ -83,14 +71,14 @@ def some_table(random):
     return rewards
 
 
-def test_200_tables_have_the_numbers_of_numpy(tmp_path):
+def test_200_tables_have_the_numbers_of_numpy(browsed):
     random = np.random.default_rng(0)
     tables = [some_table(random) for _ in range(200)]
     ks = [sorted({1, min(4, t.shape[2]), t.shape[2]}) for t in tables]
     inputs = [
         [as_csv(a, random), as_csv(b, random), k] for (a, b), k in zip(tables, ks, strict=True)
     ]
-    for (a, b), k, by_k in zip(tables, ks, browsed(tmp_path, inputs, COMPUTE), strict=True):
+    for (a, b), k, by_k in zip(tables, ks, browsed(inputs, COMPUTE), strict=True):
         left, right = max_at_k(a, k), max_at_k(b, k)
         passes = max_at_k(np.where(np.isnan(a), np.nan, a >= 1), k)
         for i, (values, passed, mean, difference) in enumerate(by_k):
@@ -113,15 +101,14 @@ def expected(values):
     return [known.mean(), max(low, 0.0), min(high, 1.0)]  # all of these rewards are from 0 to 1
 
 
-def test_pass_at_k_of_many_samples(tmp_path):
+def test_pass_at_k_of_many_samples(browsed):
     row = ",".join(["1"] * 12 + ["0"] * 244)
-    (by_k,) = browsed(tmp_path, [[row, row, [1, 10, 100]]], COMPUTE)
+    (by_k,) = browsed([[row, row, [1, 10, 100]]], COMPUTE)
     np.testing.assert_allclose([k[1][0] for k in by_k], pass_at_k(256, 12, [1, 10, 100]), rtol=1e-9)
 
 
-def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(tmp_path):
+def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(browsed):
     table, named, wrong, hostile, empty = browsed(
-        tmp_path,
         [
             "0,0,1\n0,1,1",
             "name;first;second\nx;0;0,5\n".replace("0,5", "0.5") + "y;1;0",
@@ -142,20 +129,18 @@ def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(tmp_path):
     assert empty["text"] == ""
 
 
-def test_a_first_line_is_no_header_where_it_has_numbers(tmp_path):
+def test_a_first_line_is_no_header_where_it_has_numbers(browsed):
     wrong = ("1,0,x\n1,1,0", "hello,world", "50%,100%", "[[0,1],[1,1]]")
     right = ("first,second\n1,0", "id,0,1\np,0.5,0", ",r0,r1\n0,1,0", "p0,1,0\np1,1,1")
-    for shown in browsed(tmp_path, list(wrong), TYPE):
+    for shown in browsed(list(wrong), TYPE):
         assert shown["alert"]
         assert "line 1: a reward must be a finite number, got" in shown["text"]
-    counts = [shown["text"] for shown in browsed(tmp_path, list(right), TYPE)]
+    counts = [shown["text"] for shown in browsed(list(right), TYPE)]
     assert ["A: 1 problem" in text for text in counts] == [True, True, True, False]
 
 
-def test_a_model_is_called_better_where_compare_calls_it_so(tmp_path):
-    two, five, six = browsed(
-        tmp_path, [["\n".join("0" * n), "\n".join("1" * n)] for n in (2, 5, 6)], TYPE
-    )
+def test_a_model_is_called_better_where_compare_calls_it_so(browsed):
+    two, five, six = browsed([["\n".join("0" * n), "\n".join("1" * n)] for n in (2, 5, 6)], TYPE)
     assert "1.000 [-, -]0.5002" in two["text"]
     assert "At no k is p 0.05 or less." in two["text"]
     assert "At no k is p 0.05 or less." in five["text"]

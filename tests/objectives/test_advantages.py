@@ -60,6 +60,12 @@ def found(rewards, method, k=4, **columns):
     return advantages(rewards, row, k, answers=answers_of(row, rewards), **columns)
 
 
+def enumerated(rewards, deltas, k, method, form):
+    """The advantages of every group by enumeration."""
+    of_groups = zip(rewards.tolist(), deltas, strict=True)
+    return [subsets.advantages(group, changes, k, method, form) for group, changes in of_groups]
+
+
 def ks_of(method, n):
     """Every k that the method has advantages for in groups of n; one where k plays no part."""
     ks = range(1, n + 1) if method.credit_row.uses_k else [1]
@@ -98,9 +104,8 @@ def test_equals_enumeration_for_every_k(method, form):
         deltas = np.clip(np.expm1(logs), -0.5, 0.5)
         for k in ks_of(method, n):
             got = found(rewards, method, k, log_ratios=logs, form=form)
-            for row in range(len(rewards)):
-                want = subsets.advantages(list(rewards[row]), deltas[row], k, method, form)
-                np.testing.assert_allclose(got[row], want, rtol=1e-10, atol=1e-11)
+            want = enumerated(rewards, deltas, k, method, form)
+            np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -110,9 +115,8 @@ def test_rows_equal_enumeration_in_larger_groups(method):
     deltas = np.expm1(logs)
     for k, form in itertools.product(ks_of(method, n), FORMS):
         got = found(rewards, method, k, log_ratios=logs, form=form, clamp=None)
-        for row in range(len(rewards)):
-            want = subsets.advantages(list(rewards[row]), deltas[row], k, method, form)
-            np.testing.assert_allclose(got[row], want, rtol=1e-9, atol=1e-11)
+        want = enumerated(rewards, deltas, k, method, form)
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("method", [row for row in ROWS if row.values[0].correction != "none"])
@@ -121,9 +125,8 @@ def test_on_policy_equals_enumeration(method):
         rewards, _ = groups(n, seed=1)
         for k, form in itertools.product(ks_of(method, n), FORMS):
             got = found(rewards, method, k, form=form)
-            for row in range(len(rewards)):
-                want = subsets.advantages(list(rewards[row]), np.zeros(n), k, method, form)
-                np.testing.assert_allclose(got[row], want, rtol=1e-10, atol=1e-11)
+            want = enumerated(rewards, np.zeros_like(rewards), k, method, form)
+            np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("method", ROWS)

@@ -7,6 +7,7 @@ answer.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -278,8 +279,20 @@ def advantages(rewards, deltas, k, method: Method, form="ppo", scores=None):
     keeps_level = method.baseline in KEEP_LEVEL or method.credit == "distinct"
     if not keeps_level and len(set(rewards)) == 1:
         return np.zeros(len(rewards))
-    values = {f: raw_advantages(samples, deltas, k, method, f) for f in ("ppo", "reinforce")}
-    return values[form] * scale(samples, k, method, values["ppo"])
+    of_form = unscaled(tuple(samples), tuple(deltas), k, method, form)
+    if method.scale == "none":
+        return of_form.copy()
+    of_ppo = unscaled(tuple(samples), tuple(deltas), k, method, "ppo")
+    return of_form * scale(samples, k, method, of_ppo)
+
+
+def unscaled(samples, deltas, k, method: Method, form):
+    return raw_of(samples, deltas, k, dataclasses.replace(method, scale="none"), form)
+
+
+@functools.lru_cache(10_000)  # methods that differ by their scale come one after another
+def raw_of(samples, deltas, k, method: Method, form):
+    return raw_advantages(samples, np.array(deltas), k, method, form)
 
 
 def scale(samples, k, method, raw):

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from chromium import browser  # noqa: F401
+from chromium import browser, lone_browser  # noqa: F401
 from maxatk.evaluation.build_results import build_results
 from maxatk.records import Outcome, Sample, Score
 

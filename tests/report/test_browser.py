@@ -2,16 +2,11 @@
 
 import copy
 import csv
-import html
 import io
-import json
-import re
-import subprocess
 
 import pytest
 
 import runs
-from chromium import BROWSER
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
@@ -19,9 +14,6 @@ from maxatk.report.decision import decide
 from maxatk.report.load_runs import load_comparison
 from maxatk.report.tables import change, change_interval, interval, p_value, three_decimals
 from maxatk.verifier import Verifier
-from processes import patience
-
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 
 # Added to a copy of the page: what a reader would see, and the outcome of a test's own steps.
 PROBE = """<script>
@@ -46,8 +38,6 @@ addEventListener("load", () => {
   });
 });
 </script></body>"""
-FRAME = """<body><iframe src="{}" style="width:{}px;height:900px"
-  onload="document.body.dataset.found = this.contentDocument.body.dataset.found"></iframe></body>"""
 OF_MAX = ("winners-max-at-k", "scores-max-at-k")
 TABLES = (*OF_MAX, "settings", "outcomes")  # "models" too where one has the record of a training
 ROWS = """const rows = () => [...document.querySelectorAll("#problem-table tbody tr")]
@@ -64,33 +54,14 @@ def name_of(row):
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory):
+def probe(lone_browser, tmp_path_factory):
     """Return a function: what the browser measures on a page of HTML."""
-    assert BROWSER is not None
 
-    def measured(text, *flags, width=None, steps="return null", address=""):
-        folder = tmp_path_factory.mktemp("browser")
-        page = folder / "page.html"
+    def measured(text, *, width=800, steps="return null", address="", scheme="light"):
+        page = tmp_path_factory.mktemp("browser") / "page.html"
         page.write_text(text.replace("</body>", PROBE % steps), encoding="utf-8")
-        if width is not None:
-            page = folder / "frame.html"
-            page.write_text(FRAME.format("page.html", width), encoding="utf-8")
-        command = [
-            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-            *(
-                "--no-first-run",
-                "--disable-background-networking",
-                "--allow-file-access-from-files",
-            ),
-            *(f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"),
-            *(*flags, "--dump-dom", page.as_uri() + address),
-        ]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=patience(120), check=True
-        )
-        match = re.search(r'data-found="([^"]*)"', done.stdout)
-        assert match is not None, done.stdout[-500:]
-        return json.loads(html.unescape(match[1]))
+        size = {"width": width, "height": 600}
+        return lone_browser.found(page.as_uri() + address, **size, scheme=scheme)
 
     return measured
 
@@ -246,7 +217,7 @@ def test_a_clipped_table_would_be_noticed(probe, page):
 
 
 def test_the_ground_follows_the_reader(probe, page):
-    light, dark = (probe(page, f"--blink-settings=preferredColorScheme={n}") for n in (1, 0))
+    light, dark = (probe(page, scheme=scheme) for scheme in ("light", "dark"))
     assert (light["ground"], dark["ground"]) == ("rgb(255, 255, 255)", "rgb(20, 23, 26)")
 
 
@@ -353,7 +324,7 @@ def scored(tmp_path_factory):
 def test_a_problem_opens_its_prompt_and_why_a_sample_failed(probe, scored):
     steps = """
 document.querySelector("button.open").click();
-if (location.protocol === "file:" && location.hash !== "#problem=double") return "no address";
+if (location.hash !== "#problem=double") return "no address";
 const cell = document.querySelector("tr.detail td");
 for (const box of cell.querySelectorAll("details")) box.open = true;
 const texts = (inner) => [...cell.querySelectorAll(inner)].map((e) => e.textContent);

@@ -60,12 +60,11 @@ def pages_of(pdf):
     return {name: order[int(page)] for name, page in re.findall(r"/(mark-\d+) \[(\d+) 0 R", text)}
 
 
-@pytest.fixture
-def printed(browser, tmp_path):
+@pytest.fixture(scope="module")
+def printed(browser):
     """Return a function: the parts of a page with the sheets on which each begins and ends."""
 
-    def parts(runs, *, above, **others):
-        page = write_report(runs, tmp_path / "report.html", **others)
+    def parts(page, *, above):
         browser.call("Page.navigate", url="about:blank")
         browser.call("Page.navigate", url=page.as_uri())
         browser.until("document.getElementById('problem-table') !== null")
@@ -80,16 +79,18 @@ def printed(browser, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def curves():
+def with_curves(results, tmp_path_factory):
+    """A page with the curves of two trainings."""
     log = [{"step": s, "reward": s / 9, "max@4": s / 8, "loss": 1 / s} for s in range(1, 9)]
-    return [{"name": name, "log_history": log} for name in ("sharp", "same")]
+    curves = [{"name": name, "log_history": log} for name in ("sharp", "same")]
+    return write_report(results, tmp_path_factory.mktemp("page") / "report.html", curves=curves)
 
 
 @pytest.mark.parametrize("above", range(0, 1000, 125))
 def test_no_heading_is_alone_and_no_figure_or_row_or_small_table_is_cut(
-    printed, results, curves, above
+    printed, with_curves, above
 ):
-    parts = printed(results, above=above, curves=curves)
+    parts = printed(with_curves, above=above)
     assert {part["tag"] for part in parts} == {"H2", "P", "UL", "FIGURE", "TABLE", "TR"}
     for part, after in itertools.pairwise(parts):
         if part["tag"] in ("FIGURE", "TR") or (part["tag"] == "TABLE" and part["height"] < SHEET):
@@ -98,12 +99,12 @@ def test_no_heading_is_alone_and_no_figure_or_row_or_small_table_is_cut(
             assert part["end"] == after["begin"], (part, after)
 
 
-def test_a_long_table_breaks_between_its_rows(printed, results, make):
+def test_a_long_table_breaks_between_its_rows(printed, results, make, tmp_path):
     runs = {
         "base": results["base"],
         **{f"a_rather_long_name_{i}": make(i, 0.1, 0.1) for i in range(8)},
     }
-    parts = printed(runs, above=0)
+    parts = printed(write_report(runs, tmp_path / "report.html"), above=0)
     rows = [part for part in parts if part["tag"] == "TR"]
     assert all(part["begin"] == part["end"] for part in rows)
     (problems,) = (p for p in parts if p["tag"] == "TABLE" and p["name"] == "problem-table")

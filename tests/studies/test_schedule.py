@@ -10,7 +10,7 @@ import yaml
 
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError, MissingFileError, StageError
-from maxatk.studies.check import check_study, refusal_of, trainings_of
+from maxatk.studies.check import check_files, check_study, refusal_of, trainings_of
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import planned, seeded_models, write_recipes, write_stage_names
 from maxatk.train import loading_checks
@@ -326,7 +326,8 @@ def test_seeds_may_have_models_and_problems_of_their_own(recipe, of_a_llama, tmp
         settings[section] = {**of_a_llama[section], "problems": problems}
     study = load_study(recipe(**settings))
     all_models = seeded_models(study)
-    check_study(study, all_models)
+    check_files(study, all_models)
+    assert refusal_of(trainings_of(study, all_models)) is None
     for seeded_model in all_models:
         evaluation = seeded_model.recipes[seeded_model.chain["eval"]]
         assert evaluation["problems"] == str(tmp_path / f"test-{seeded_model.seed}.jsonl")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import trl
@@ -39,17 +41,25 @@ _USED = (
 def check_trl() -> None:
     """Raise MissingDependencyError for a TRL that lacks a method, or reads advantages too early."""
     missing = [name for name in _USED if not hasattr(GRPOTrainer, name)]
-    # The loss's own pass sets the advantages, so it must come before they are read. Nothing but the
-    # text of the method tells the order, and a wrong one would train on old advantages in silence.
-    source = inspect.getsource(GRPOTrainer._compute_loss)
-    forward = source.find("._get_per_token_logps_and_entropies(")
-    if not 0 <= forward < source.find('inputs["advantages"]'):
+    if not _reads_advantages_late(GRPOTrainer._compute_loss):
         missing.append("_compute_loss that reads advantages after log-probabilities")
     if missing:
         raise MissingDependencyError(
             f"trl {trl.__version__}: its GRPOTrainer lacks {', '.join(missing)}, which this "
             "trainer needs; versions 1.14 to 1.16 are known to work: pip install 'trl>=1.14,<2'"
         )
+
+
+@functools.cache
+def _reads_advantages_late(compute_loss: Callable[..., Any]) -> bool:
+    """Return whether a loss reads the advantages after its own pass, which sets them.
+
+    Nothing but the text of the method tells the order, and a wrong one would train on old
+    advantages in silence.
+    """
+    source = inspect.getsource(compute_loss)
+    forward = source.find("._get_per_token_logps_and_entropies(")
+    return 0 <= forward < source.find('inputs["advantages"]')
 
 
 class Start(NamedTuple):
