@@ -32,6 +32,8 @@ def comparisons(fill):
     names = ("front_tuned_temperature", "front_tuned_temperature_again")
     at_low_temperature = [fill.load(name) for name in names]
     weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
+    names = ("front_temperature_penalties_again", "front_temperature_penalties_fresh")
+    with_penalties = [fill.load(name) for name in names]
     distilled = (fill.load("front_distillation_again"), "distillation,temperature=0.8")
     return {
         "GRPO, both at 3e-4": [((demo, "bon_loo1"), (demo, "grpo"))],
@@ -53,6 +55,10 @@ def comparisons(fill):
         "the same, both sampled at 0.6": [
             ((study, "bon_loo1,temperature=0.6"), (study, "grpo, KL 0.4,temperature=0.6"))
             for study in at_low_temperature
+        ],
+        "GRPO with a penalty of 0.4, `bon_loo1` with one of 0.05": [
+            ((study, "bon_loo1, KL 0.05"), (study, "grpo, KL 0.4, rollouts at 0.6"))
+            for study in with_penalties
         ],
         "best-of-8 distillation at 0.8": [
             ((at_low_temperature[1], "bon_loo1,temperature=0.4"), distilled)

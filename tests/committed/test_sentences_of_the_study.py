@@ -95,6 +95,7 @@ def test_what_is_said_of_the_spread_over_seeds_is_what_the_studies_have(fill):
         "front_tuned_temperature_again",
         "front_temperature_penalties",
         "front_temperature_penalties_again",
+        "front_temperature_penalties_fresh",
         "front_distillation",
         "front_distillation_again",
     )
