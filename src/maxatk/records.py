@@ -11,7 +11,7 @@ from typing import Any
 
 from maxatk.check import LARGEST, MOST_BYTES, MOST_SECONDS, is_number, mapping, require
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.settings import refuse_unknown, typed
 
 
@@ -128,7 +128,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not self.id:
             raise InvalidValueError("Problem.id: must not be empty")
-        plain_fields(self, *_MOST, "answer")
+        use_python_numbers(self, *_MOST, "answer")
         if is_number(self.answer):
             object.__setattr__(self, "answer", str(self.answer))
         for name in ("id", "prompt"):
@@ -216,7 +216,7 @@ class Sample:
     entropy: float | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self, "sample", "tokens", "logprob", "entropy")
+        use_python_numbers(self, "sample", "tokens", "logprob", "entropy")
         for name, value in (("sample", self.sample), ("tokens", self.tokens or 0)):
             if not 0 <= value < 1 << 63:
                 allowed = "from 0" if value < 0 else "below 2^63"

@@ -22,7 +22,7 @@ from maxatk.errors import (
     MissingFileError,
     suggestion,
 )
-from maxatk.plain import plain
+from maxatk.python_numbers import with_python_numbers
 from maxatk.recipe_yaml import load_yaml
 
 SettingsT = TypeVar("SettingsT")
@@ -207,7 +207,7 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
     require(isinstance(mapping, Mapping), where, "a mapping of settings", mapping)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     refuse_unknown(mapping, sorted(fields), where=where)
-    mapping = plain(dict(mapping))
+    mapping = with_python_numbers(dict(mapping))
     for name, field in fields.items():
         if name not in mapping and field.default is field.default_factory is dataclasses.MISSING:
             raise InvalidValueError(f"{where}: the key {name!r} is required")

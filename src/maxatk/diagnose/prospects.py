@@ -18,7 +18,7 @@ from maxatk.evaluation.load import passing_reward, scores_of_folder
 from maxatk.evaluation.results import CEILING
 from maxatk.objectives import METHODS, max_at_k, weighting
 from maxatk.objectives.metrics import passes
-from maxatk.plain import plain
+from maxatk.python_numbers import with_python_numbers
 from maxatk.statistics.intervals import FloatArray, check_ks, default_ks
 from maxatk.statistics.power import pairs_needed, problems_needed
 
@@ -76,7 +76,7 @@ def prospects(
     Raises MissingFileError, DataError for a corrupt line and for samples of which no two make a
     group, InvalidValueError for numbers.
     """
-    ns, ks, best_of, differences = plain((ns, ks, best_of, differences))
+    ns, ks, best_of, differences = with_python_numbers((ns, ks, best_of, differences))
     for n in ns:
         whole("n", n, 2)
     seeds = {}

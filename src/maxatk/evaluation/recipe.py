@@ -10,7 +10,7 @@ from typing import Any
 from maxatk.check import as_path, is_finite, require, several, whole
 from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.shards import Shard
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.records import Problem
 from maxatk.rewards import read_spec
 from maxatk.sampling import ModelSettings, SamplingSettings
@@ -47,7 +47,7 @@ class RunRecipe:
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
     def __post_init__(self) -> None:
-        plain_fields(self, "limit", "k", "threshold", "reward")
+        use_python_numbers(self, "limit", "k", "threshold", "reward")
         several("k", self.k, "integers")
         is_verifier = isinstance(self.verifier, VerifierSettings)
         require(is_verifier, "verifier", "VerifierSettings", self.verifier)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from maxatk.check import at_least, require
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.records import Problem, TestCase
 
 READ = "a=list(map(int,input().split()))\n"
@@ -154,7 +154,7 @@ class Noise:
     delete: float = 0.5
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         for name, chance in dataclasses.asdict(self).items():
             require(0 <= chance <= 1, f"noise.{name}", "a chance from 0 to 1", chance)
 

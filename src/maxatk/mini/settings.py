@@ -6,7 +6,7 @@ import dataclasses
 
 from maxatk.check import at_least, positive, require
 from maxatk.mini.problems import Noise
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 
 _SEEDS = 1 << 63  # that torch takes
 
@@ -30,7 +30,7 @@ class WarmStart:
     noise: Noise = dataclasses.field(default_factory=Noise)
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         at_least("problems", self.problems, 1)
         at_least("batch_size", self.batch_size, 1)
         at_least("warmup_steps", self.warmup_steps, 0)
@@ -58,7 +58,7 @@ class MiniSettings:
     warm_start: WarmStart = dataclasses.field(default_factory=WarmStart)
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         for name in ("train_problems", "test_problems", "tests"):
             at_least(name, getattr(self, name), 1)
         require(0 <= self.seed < _SEEDS, "seed", "from 0, below 2**63", self.seed)

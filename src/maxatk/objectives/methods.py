@@ -21,7 +21,7 @@ from maxatk.objectives.credits import (
 from maxatk.objectives.group import Group
 from maxatk.objectives.off_policy import Pair, over_ties
 from maxatk.objectives.order import OrderWeights
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 
 Correction: TypeAlias = Literal["none", "first_order", "exact"]
 
@@ -45,7 +45,7 @@ class Method:
     inverse_temperature: float = 1.0  # b of "entropic", log mean e^(b r) / b, in 1 / reward
 
     def __post_init__(self) -> None:
-        plain_fields(self, "inverse_temperature")
+        use_python_numbers(self, "inverse_temperature")
         if isinstance(self.credit, str):
             one_of("Method.credit", self.credit, CREDITS)
         has_a_credit = isinstance(self.credit, (str, OrderWeights)) or callable(self.credit)

@@ -18,7 +18,7 @@ from maxatk.objectives.advantage import Form, advantages
 from maxatk.objectives.group import root_sum_of_squares
 from maxatk.objectives.methods import METHODS, Method, check_group_size
 from maxatk.objectives.setting import method_of
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda progress: 0.0,  # noqa: ARG005
@@ -110,7 +110,7 @@ class Objective:
     answers: str | None = None  # name of the function that reads answers
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         wrong = list(self._wrong_settings())
         try:
             wrong += self._without_effect(self._method)

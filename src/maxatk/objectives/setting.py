@@ -13,7 +13,7 @@ from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.functions import load_function
 from maxatk.objectives.methods import METHODS, Method, as_method
 from maxatk.objectives.order import OrderWeights
-from maxatk.plain import plain
+from maxatk.python_numbers import with_python_numbers
 
 _NAMES = [name for name, value in vars(OrderWeights).items() if isinstance(value, classmethod)]
 _CONSTRUCTORS: Mapping[str, Callable[..., OrderWeights]] = {
@@ -38,7 +38,7 @@ def method_of(setting: object) -> Method:
         function_name = str(setting["statistic"])
         function = load_function(function_name, field="method.statistic")
         return Method(credit=function, baseline="leave_one_out", source=function_name)
-    fields = plain(dict(setting))
+    fields = with_python_numbers(dict(setting))
     _check_keys("method", setting, [field.name for field in dataclasses.fields(Method)])
     for name in ("credit", "baseline"):
         if name not in setting:

@@ -21,7 +21,6 @@ from maxatk.check import (
 )
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, counted
 from maxatk.folders import file_digest, read_json, write_json
-from maxatk.plain import plain_fields
 from maxatk.problems.benchmarks.base import (
     PROMPTS_VERSION,
     Checker,
@@ -33,6 +32,7 @@ from maxatk.problems.journal import Journal, is_journal
 from maxatk.problems.load import solutions_file
 from maxatk.problems.overlap import Overlap, contest_keys
 from maxatk.problems.source import BadRows, Source
+from maxatk.python_numbers import use_python_numbers
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress
 from maxatk.version import VERSION
@@ -70,7 +70,7 @@ class PrepareSettings(Source):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         super().__post_init__()
         for name in ("limit", "max_prompt_tokens", "max_solution_length", "solutions"):
             at_least(name, getattr(self, name), 1)

@@ -12,7 +12,7 @@ from maxatk.errors import InvalidValueError, counted
 from maxatk.evaluation.load import ResultsSource, load_results
 from maxatk.evaluation.problem_groups import only_problems
 from maxatk.evaluation.results import Results
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.report.comparison import BASE, Comparison, Run, check_name
 
 Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]  # what tables and pages are made of
@@ -37,7 +37,7 @@ class Reading:
     column: str | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         several("k", self.k, "integers")
         is_column = self.column is None or isinstance(self.column, str)
         require(is_column, "column", "the name of a column", self.column)

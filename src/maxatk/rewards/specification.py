@@ -13,7 +13,7 @@ from maxatk.errors import InvalidValueError, suggestion
 from maxatk.functions import load_function
 from maxatk.models import refuse_missing_model
 from maxatk.named_files import digest_of_file
-from maxatk.plain import plain
+from maxatk.python_numbers import with_python_numbers
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
 from maxatk.rewards.boxes import Boxed
@@ -34,7 +34,7 @@ _ALLOWED = (
 
 def read_spec(value: Any) -> tuple[RewardSpec, ...]:
     """Return the parts of a recipe's `reward`; raise InvalidValueError for what is not allowed."""
-    value = plain(value)
+    value = with_python_numbers(value)
     specs = tuple(map(_read, value if isinstance(value, list) else [value]))
     names = [spec.name for spec in specs]
     if not 0 < len(names) == len(set(names)):

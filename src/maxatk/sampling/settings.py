@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from maxatk.check import is_finite, is_number, one_of, require, whole
 from maxatk.models import PromptSettings
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.settings import masked_url
 
 
@@ -45,7 +45,7 @@ class SamplingSettings:
     samples: int = 256
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         where = "SamplingSettings"
         for name in ("temperature", "top_p", "min_p"):
             value = getattr(self, name)
@@ -138,7 +138,7 @@ class ServerSettings:
     key_variable: str = "OPENAI_API_KEY"
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         whole("ServerSettings.concurrency", self.concurrency, 1)
         whole("ServerSettings.retries", self.retries, 0)
         for name in ("timeout_s", "backoff_s"):
@@ -190,7 +190,7 @@ class ModelSettings:
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        plain_fields(self, "batch_size", "engine")
+        use_python_numbers(self, "batch_size", "engine")
         if self.batch_size is not None:
             whole("batch_size", self.batch_size, 1)
         one_of("backend", self.backend, ("auto", *BACKENDS))

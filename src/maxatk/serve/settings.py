@@ -7,7 +7,7 @@ import ipaddress
 
 from maxatk.check import require, whole
 from maxatk.errors import InvalidValueError
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.verifier.server_address import TOKEN_VARIABLE, token_here
 from maxatk.verifier.settings import VerifierSettings
 
@@ -36,7 +36,7 @@ class ServeSettings:
     )
 
     def __post_init__(self) -> None:
-        plain_fields(self, "queue", "port")
+        use_python_numbers(self, "queue", "port")
         whole("queue", self.queue, 1)
         whole("port", self.port, 0)
         require(self.port < 1 << 16, "port", "65535 at most", self.port)

@@ -14,7 +14,7 @@ from maxatk.check import is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.report.comparison import BASE, DEFAULT_KS
 from maxatk.settings import apply_overrides, from_mapping, located, read_extended
 from maxatk.statistics.intervals import check_ks
@@ -46,7 +46,7 @@ class FrontSettings:
     choose: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         _check_ks("front.ks", self.ks, least=2)
 
 
@@ -98,7 +98,7 @@ class StudyRecipe:
     front: FrontSettings | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         if (self.model is None) == (self.mini is None):
             raise InvalidValueError("recipe: must have either 'model' or 'mini'")
         self._check_numbers()

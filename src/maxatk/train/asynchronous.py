@@ -19,7 +19,7 @@ import trl
 from maxatk.check import needing, require, returned_rewards
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.train.arguments import by_name
 from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
@@ -66,7 +66,7 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
     token_budget: int | None = 0  # a correction needs micro-batches of whole groups
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         self.check_objective()
         if self.objective.needs_ratios:
             method = f"the method {self.method!r}"

@@ -11,7 +11,7 @@ from trl import GRPOConfig
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
 from maxatk.objectives.setting import setting_of
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.train import own_rollout_checks
 from maxatk.train.option_conflicts import check_options
 from maxatk.train.setting_checks import (
@@ -102,7 +102,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
     bf16: bool | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         if self.bf16 is None:
             supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
             self.bf16 = supported and not self.fp16

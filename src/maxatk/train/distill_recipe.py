@@ -15,8 +15,8 @@ from maxatk.evaluation.folder import MANIFEST, SCORES
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.folders import differing_settings, read_json
 from maxatk.models import load_tokenizer, refuse_missing_model
-from maxatk.plain import plain_fields
 from maxatk.problems import load_problems
+from maxatk.python_numbers import use_python_numbers
 from maxatk.settings import from_mapping
 from maxatk.train.launch import check_processes, process_count
 from maxatk.train.loading_checks import config_to_train
@@ -66,7 +66,7 @@ class DistillRecipe:
     peft: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         whole("k", self.k, 1)
         whole("rounds", self.rounds, 1)
         drawing = self.eval_recipe(self.model, Path(self.out), 0)

@@ -11,7 +11,7 @@ from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.models import PromptSettings
 from maxatk.objectives import Method
 from maxatk.objectives.setting import setting_of
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.rewards import read_spec
 from maxatk.settings import from_mapping
 from maxatk.train.config import MaxAtKConfig
@@ -68,7 +68,7 @@ class TrainRecipe:
     tools: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         read_spec(self.reward)
         read_environment(self.environment)
         read_tools(self.tools)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from maxatk.check import MOST_SECONDS, limited, positive, require, several
 from maxatk.errors import InvalidValueError
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
 from maxatk.verifier.calls import expected_value, reason_against_expression
@@ -46,7 +46,7 @@ class Job:
     refused: Refusal | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self, "time_limit", "memory_limit", "tolerance")
+        use_python_numbers(self, "time_limit", "memory_limit", "tolerance")
         self._check_types()
         if self.checker is not None and self.compare is None:
             object.__setattr__(self, "compare", "checker")

@@ -8,7 +8,7 @@ from typing import Any
 
 from maxatk.check import MOST_BYTES, MOST_SECONDS, is_whole, limited, require, whole
 from maxatk.errors import InvalidValueError
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.inside.protocol import BUSIEST
 from maxatk.verifier.languages import language_named
@@ -42,7 +42,7 @@ class Limits:
     flags: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         limited("time_limit", self.time_limit, MOST_SECONDS)
         for name in ("memory_limit", "output_limit"):
             limited_bytes(name, getattr(self, name))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from maxatk.check import require, whole
 from maxatk.errors import InvalidValueError
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier.jobs import Job
 
@@ -38,7 +38,7 @@ class RunJob(Job):
     most_characters: int = 1  # that are shown of an output
 
     def __post_init__(self) -> None:
-        plain_fields(self, "most_characters")
+        use_python_numbers(self, "most_characters")
         whole("most_characters", self.most_characters, 1)
         super().__post_init__()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxatk.check import MOST_BYTES, limited, whole
-from maxatk.plain import plain_fields
+from maxatk.python_numbers import use_python_numbers
 from maxatk.verifier.extract import UnfinishedThought
 from maxatk.verifier.limits import Limits
 from maxatk.verifier.remote import addresses
@@ -45,7 +45,7 @@ class VerifierSettings:
     testlib: str | None = None
 
     def __post_init__(self) -> None:
-        plain_fields(self)
+        use_python_numbers(self)
         check_workers(self.workers)
         addresses(self.sandbox)
         whole("memory_limit_mb", self.memory_limit_mb, 1)

@@ -11,7 +11,7 @@ import numpy as np
 _AS_THEY_ARE = (str, bool, int, float, type(None))
 
 
-def plain(value: Any) -> Any:
+def with_python_numbers(value: Any) -> Any:
     """Return a value with Python's numbers in the place of NumPy's, in lists and mappings too."""
     kind = type(value)
     if kind in _AS_THEY_ARE:
@@ -23,15 +23,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, numbers.Real):
         return float(value)
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return with_python_numbers(value.tolist())
     if kind in (list, tuple):
-        return kind(map(plain, value))
+        return kind(map(with_python_numbers, value))
     if kind is dict:
-        return {plain(name): plain(inner) for name, inner in value.items()}
+        return {
+            with_python_numbers(name): with_python_numbers(inner) for name, inner in value.items()
+        }
     return value
 
 
-def plain_fields(settings: Any, *names: str) -> None:
+def use_python_numbers(settings: Any, *names: str) -> None:
     """Put Python's numbers in the place of NumPy's, in the fields named of a dataclass or in all.
 
     A frozen one calls it at the beginning of its `__post_init__`.
@@ -39,4 +41,4 @@ def plain_fields(settings: Any, *names: str) -> None:
     for name in names or [field.name for field in dataclasses.fields(settings)]:
         value = getattr(settings, name)
         if type(value) not in _AS_THEY_ARE:
-            object.__setattr__(settings, name, plain(value))
+            object.__setattr__(settings, name, with_python_numbers(value))
