@@ -92,7 +92,7 @@ class Browser:
         self.go(address, width=width, scheme=scheme)
         self.until("document.getElementById('place')?.dataset.page")
 
-    def found(self, page, **settings):
+    def data_of(self, page, **settings):
         """Load a file, and return what its script writes into the data `found` of the body."""
         self.go(page, **settings)
         return json.loads(self.until("document.body?.dataset.found"))

@@ -42,17 +42,17 @@ const found = given.map((texts) => {
 @pytest.fixture
 def browsed(lone_browser, tmp_path):  # noqa: F811
     """Return a function: what the browser finds with the script of the site and inputs."""
-    return functools.partial(found_by, lone_browser, tmp_path)
+    return functools.partial(browsed_with, lone_browser, tmp_path)
 
 
-def found_by(browser, folder, inputs, steps):
+def browsed_with(browser, folder, inputs, steps):
     """What the browser finds on the calculator with the script of the site and `inputs`."""
     form = re.search(r"<div id=.*?</div>", (DOCS / "metrics.md").read_text(), re.DOTALL)[0]
     script = (DOCS / "assets" / "calculator.js").read_text()
     page = folder / "page.html"
     text = PAGE.replace("{form}", form).replace("{script}", script)
     page.write_text(text.replace("{given}", json.dumps(inputs)).replace("{steps}", steps))
-    return browser.found(page.as_uri())
+    return browser.data_of(page.as_uri())
 
 
 def as_csv(rewards, random):

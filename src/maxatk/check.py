@@ -19,7 +19,7 @@ from maxatk.errors import (
     counted,
     unknown_name,
 )
-from maxatk.python_numbers import with_python_numbers
+from maxatk.python_numbers import python_number
 
 MOST_SECONDS = 1e7  # of a limit on time, 115 days: clocks of the system take it
 MOST_BYTES = 1 << 50  # of a limit on memory or output
@@ -101,21 +101,20 @@ def existing_folder(field: str, path: Path) -> None:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number, of Python or of NumPy, and no bool."""
-    number = with_python_numbers(value)
+    number = python_number(value)
     return isinstance(number, (int, float)) and not isinstance(number, bool)
 
 
 def is_whole(value: object, least: int) -> TypeGuard[int]:
     """Return whether a value is an integer of Python or NumPy, and no bool, of `least` or more."""
-    number = with_python_numbers(value)
+    number = python_number(value)
     return isinstance(number, int) and not isinstance(number, bool) and number >= least
 
 
 def is_finite(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number, and no bool, that a float can hold."""
-    number = with_python_numbers(
-        value
-    )  # a number of 32 bits cannot be compared with the largest of 64
+    # NumPy would turn the largest float into one of 32 bits, which is infinite.
+    number = python_number(value)
     return is_number(number) and abs(number) <= sys.float_info.max
 
 
@@ -200,7 +199,7 @@ def column(field: str, values: object, count: int | None = None) -> None:
 def whole(field: str, value: int, least: int) -> None:
     """Raise InvalidValueError for what is no int of `least` or more, or too large to count to."""
     require(is_whole(value, least), field, f"an integer of {least} or more", value)
-    require(with_python_numbers(value) <= sys.maxsize, field, "an integer of 64 bits", value)
+    require(python_number(value) <= sys.maxsize, field, "an integer of 64 bits", value)
 
 
 def at_least(field: str, value: float | None, least: float) -> None:
@@ -211,14 +210,14 @@ def at_least(field: str, value: float | None, least: float) -> None:
 
 def limited(field: str, value: float | None, most: float) -> None:
     """Raise InvalidValueError for what is not above 0 and at most `most`; None passes."""
-    number = with_python_numbers(value)
+    number = python_number(value)
     holds = number is None or (isinstance(number, (int, float)) and 0 < number <= most)
     require(holds, field, f"above 0 and at most {most:g}", value)
 
 
 def positive(field: str, value: float | None) -> None:
     """Raise InvalidValueError for what is not above 0 or no float can hold; None passes."""
-    number = with_python_numbers(value)
+    number = python_number(value)
     is_real = isinstance(number, (int, float))
     holds = number is None or (is_real and 0 < number <= sys.float_info.max)
     require(holds, field, "positive", value)

@@ -13,7 +13,6 @@ from committed.results import (
     STUDY,
     TEMPERATURE,
     differences_between_studies,
-    distance_between_studies,
     in_one_line,
     mean_over_seeds,
     mean_over_seeds_as_text,
@@ -56,6 +55,24 @@ def compared_with_base_at_8(study):
         for test in study.differences
         if (test.measure.metric, test.measure.k) == ("max@k", 8)
     }
+
+
+def planned_tests(study, bon, grpo):
+    """Return the three tests in max@8 that were planned.
+
+    They are of the two trained models, then of either against the model before training.
+    """
+    (of_two,) = [
+        test for test in study.pairs if (test.first, test.second, test.measure.k) == (bon, grpo, 8)
+    ]
+    against_base = compared_with_base_at_8(study)
+    return of_two, against_base[bon], against_base[grpo]
+
+
+def corrected(tests):
+    """Return what the page says of three tests once each is corrected for all of them."""
+    p_values = [f"{p:.3f}" for p in adjusted_p_values([test.p for test in tests])]
+    return "Corrected for the three tests p is {}, {} and {}.".format(*p_values)
 
 
 def p_of(test):
@@ -216,22 +233,17 @@ def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_h
     warmer = {model: model.replace("=0.4", "=0.6") for model in (bon, grpo)}
 
     more = functools.partial(lead_over_seeds, [study])
-    (of_two,) = [test for test in study.pairs if test.measure.k == 8]
-    against_base = compared_with_base_at_8(study)
-    of_bon = against_base[bon]
-    of_grpo = against_base[grpo]
+    planned = planned_tests(study, bon, grpo)
+    of_two, of_bon, of_grpo = planned
     assert of_two.above == of_bon.above == len(study.seeds) == 5
     assert (
         f"at 8 than GRPO on these seeds**, and not on [seven "
         f"more](#at-temperatures-that-six-seeds-chose): {more(bon, grpo, 8)} (p {of_two.p:.3f}), "
         "in each of the five seeds."
     ) in page
-    p_values = [of_two.p, of_bon.p, of_grpo.p]
-    corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
     assert (
         f"than the model before training**: {more(bon, 'base', 8)} (p {of_bon.p:.3f}), in each of "
-        f"them too. GRPO has {more(grpo, 'base', 8)} more (p {of_grpo.p:.3f}). Corrected for the "
-        "three tests p is {}, {} and {}.".format(*corrected)
+        f"them too. GRPO has {more(grpo, 'base', 8)} more (p {of_grpo.p:.3f}). {corrected(planned)}"
     ) in page
     assert (
         f"`bon_loo1` has {more(grpo, bon, 1)} less at 1 and {more(grpo, bon, 32)} less at 32."
@@ -303,23 +315,18 @@ def test_the_temperatures_of_the_next_seeds_are_those_that_six_seeds_chose(fill,
 
 def test_what_is_said_of_the_planned_tests_is_what_the_next_seeds_have(again, page, of_study):
     more = functools.partial(lead_over_seeds, [again])
-    (of_two,) = [
-        test for test in again.pairs if (test.first, test.second, test.measure.k) == (BON, GRPO, 8)
-    ]
-    against_base = compared_with_base_at_8(again)
+    planned = planned_tests(again, BON, GRPO)
+    of_two, of_bon, of_grpo = planned
     assert of_two.above == 4
-    assert against_base[BON].above == against_base[GRPO].above == len(again.seeds) == 7
+    assert of_bon.above == of_grpo.above == len(again.seeds) == 7
     between = more(BON, GRPO, 8)
     assert (
         f"`bon_loo1` has {between} more (p {of_two.p:.3f}), and more in four of the seven seeds."
     ) in page
     assert of_two.high < 0.02
-    p_values = [of_two.p, against_base[BON].p, against_base[GRPO].p]
-    corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
     assert (
-        f"`bon_loo1` {more(BON, 'base', 8)} (p {p_values[1]:.3f}) and GRPO "
-        f"{more(GRPO, 'base', 8)} (p {p_values[2]:.3f}). Corrected for the three tests p is "
-        "{}, {} and {}.".format(*corrected)
+        f"`bon_loo1` {more(BON, 'base', 8)} (p {of_bon.p:.3f}) and GRPO "
+        f"{more(GRPO, 'base', 8)} (p {of_grpo.p:.3f}). {corrected(planned)}"
     ) in page
     assert (
         f"it has {more(GRPO, WARM_BON, 32)} more at 32 and {more(GRPO, WARM_BON, 128)} more at "
@@ -463,34 +470,6 @@ def fresh(fill):
     return fill.load("front_temperature_penalties_fresh")
 
 
-def planned_tests(study):
-    """Return the p-values of the three tests that were planned, and how many seeds agree in each.
-
-    They are in max@8: the two trained models, then either against the model before training.
-    """
-    (of_two,) = [test for test in study.pairs if test.measure.k == 8]
-    against_base = compared_with_base_at_8(study)
-    tests = (of_two, against_base[PENALISED_BON], against_base[PENALISED_GRPO])
-    return [test.p for test in tests], [test.above for test in tests]
-
-
-def planned_sentence(study):
-    """Return what the page says of the three tests in a study."""
-    bon = (study, PENALISED_BON)
-    grpo = (study, PENALISED_GRPO)
-    untrained = (study, "base")
-    more = distance_between_studies
-    p_values, _ = planned_tests(study)
-    shown = ["p < 0.001" if p < 0.001 else f"p {p:.3f}" for p in p_values]
-    corrected = [f"{p:.3f}" for p in adjusted_p_values(p_values)]
-    return (
-        f"`bon_loo1` has {more(bon, grpo, 8)} more at 8 than GRPO ({shown[0]}), "
-        f"{more(bon, untrained, 8)} more than the model before training ({shown[1]}), and "
-        f"GRPO has {more(grpo, untrained, 8)} more than that ({shown[2]}). Corrected for the three "
-        "tests p is {}, {} and {}.".format(*corrected)
-    )
-
-
 def test_the_seeds_with_a_penalty_for_both_are_trained_alike_and_begin_as_others_do(
     again, four_seeds, fresh
 ):
@@ -510,25 +489,31 @@ def test_the_seeds_with_a_penalty_for_both_are_trained_alike_and_begin_as_others
 def test_what_is_said_of_the_planned_tests_with_a_penalty_for_both_is_what_they_have(
     four_seeds, fresh, page, of_study
 ):
-    assert planned_sentence(fresh) in page
-    _, seeds_above = planned_tests(fresh)
-    assert seeds_above == [5, 6, 6]
-    p_of_four, above_of_four = planned_tests(four_seeds)
-    lead_of_four = lead_over_seeds([four_seeds], PENALISED_BON, PENALISED_GRPO, 8)
+    bon, grpo = PENALISED_BON, PENALISED_GRPO
+    more = functools.partial(lead_over_seeds, [fresh])
+    planned = planned_tests(fresh, bon, grpo)
+    of_two, of_bon, of_grpo = planned
+    lead = more(bon, grpo, 8)
     assert (
-        f"There `bon_loo1` has {lead_of_four} more at 8 than GRPO (p {p_of_four[0]:.3f}), in each "
+        f"`bon_loo1` has {lead} more at 8 than GRPO (p {of_two.p:.3f}), {more(bon, 'base', 8)} "
+        f"more than the model before training (p {of_bon.p:.3f}), and GRPO has "
+        f"{more(grpo, 'base', 8)} more than that (p {of_grpo.p:.3f}). {corrected(planned)}"
+    ) in page
+    assert [test.above for test in planned] == [5, 6, 6]
+    of_four = planned_tests(four_seeds, bon, grpo)[0]
+    lead_of_four = lead_over_seeds([four_seeds], bon, grpo, 8)
+    assert (
+        f"There `bon_loo1` has {lead_of_four} more at 8 than GRPO (p {of_four.p:.3f}), in each "
         "of the four seeds"
     ) in page
-    assert above_of_four[0] == len(four_seeds.seeds)
-    lead = lead_over_seeds([fresh], PENALISED_BON, PENALISED_GRPO, 8)
-    p_of_lead = f"p {planned_tests(fresh)[0][0]:.3f}"
+    assert of_four.above == len(four_seeds.seeds)
     assert f"The planned test on six seeds has {lead}." in page
-    assert f"The planned test on six further seeds has {lead} ({p_of_lead})." in of_study
+    assert f"The planned test on six further seeds has {lead} (p {of_two.p:.3f})." in of_study
     readme = in_one_line("README.md")
     assert f"planned test of the difference, on six of these seeds, has {lead}." in readme
     assert (
         f"With a penalty of 0.05 four seeds had {lead_of_four}, and the same test on six further "
-        f"ones has {lead} ({p_of_lead})."
+        f"ones has {lead} (p {of_two.p:.3f})."
     ) in readme
 
 

@@ -61,7 +61,7 @@ def probe(lone_browser, tmp_path_factory):
         page = tmp_path_factory.mktemp("browser") / "page.html"
         page.write_text(text.replace("</body>", PROBE % steps), encoding="utf-8")
         size = {"width": width, "height": 600}
-        return lone_browser.found(page.as_uri() + address, **size, scheme=scheme)
+        return lone_browser.data_of(page.as_uri() + address, **size, scheme=scheme)
 
     return measured
 

@@ -147,15 +147,16 @@ class OpenLog:
                 if self.format.choice is not None:
                     choices.add(str(row.get(self.format.choice)))
                 samples = self._samples_of(row)
-                left_out += not samples
+                if not samples:
+                    left_out += 1
                 if column is not None:
                     log_rows.refuse_other_cell(row, column)
                 converted += [RowAt(number, place, sample) for sample in samples]
             except ValueError as error:
                 bad_rows.add(number, place, error)
         if left_out and self.mapping.get(log_rows.ON_ERROR) == "drop":
-            told = counted(left_out, "failed request")
-            _log.warning("%s: %s left out, as on_error=drop says", self.path, told)
+            requests = counted(left_out, "failed request")
+            _log.warning("%s: %s left out, as on_error=drop says", self.path, requests)
         return converted, choices
 
     def _samples_of(self, row: RawRow) -> Sequence[LogRow]:

@@ -16,7 +16,6 @@ CHILD_DIED = (signals.SIGCHLD,)
 STANDARD = (0, 1, 2)
 # A process that waits for a core is not idle: idle is what it takes longer than on the busiest
 # machine, and _FREE_IDLE seconds of that in a test are not counted.
-_BUSY = protocol.BUSIEST
 _FREE_IDLE = 1.0
 
 
@@ -83,7 +82,7 @@ class Request:
 
     def count_idle(self, wall: float, cpu: float) -> None:
         """Take from the idle seconds what a test of so many seconds has used of them."""
-        self.idle_left -= max(0.0, min(wall - _FREE_IDLE - _BUSY * cpu, self.idle_left))
+        self.idle_left -= max(0.0, min(wall - _FREE_IDLE - protocol.BUSIEST * cpu, self.idle_left))
 
 
 def die_with_the_host() -> None:
@@ -175,7 +174,7 @@ def await_end(
         cpu = _cpu_seconds(pid)
         busy = cpu + spent + (_cpu_seconds(helper) if helper else 0.0)
         cpu_left = request.cpu_limit - cpu
-        wall_limit = min(request.wall_limit, idle_limit + _BUSY * busy)
+        wall_limit = min(request.wall_limit, idle_limit + protocol.BUSIEST * busy)
         wall_left = wall_limit - (request.clock() - start)
         if cpu_left > 0 and wall_left > 0:
             patience = max(min(cpu_left, wall_left), 0.001)
