@@ -88,6 +88,7 @@ PRETRAINED = [
         "rates",
         "rates_pool",
         "largest_rate",
+        "many_answers",
     )
 ]
 TEMPERATURES = [FOLDER / "evaluation" / "temperatures.yaml"]
