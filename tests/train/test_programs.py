@@ -590,7 +590,8 @@ def guesses(tmp_path, recipe):
     path = tmp_path / "own.py"
     path.write_text(OWN)
     del recipe["environment"]
-    return {**recipe, "model": str(model)}, path
+    few = {"max_steps": 2, "save_steps": 2, "max_completion_length": 120}
+    return {**recipe, "model": str(model), "trainer": {**recipe["trainer"], **few}}, path
 
 
 def test_an_environment_and_a_reward_of_ones_own(guesses):
