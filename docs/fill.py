@@ -12,9 +12,12 @@ is marked like this is filled from the results:
 
 A place of seeds is filled from the evaluations of single models and seeds, which lie with their
 values of every problem in docs/study/NAME/evaluations/MODEL_SEED.json. It names studies of one
-design over the same problems, and perhaps the study to whose problems the table keeps, or not:
+design over the same problems. It may name a study whose base.json is the model before training of
+every seed, and a study to whose problems the table keeps, or not:
 
     <!-- seeds: smollm2_hidden_long_2 smollm2_hidden_long_3 -->
+    <!-- end of seeds -->
+    <!-- seeds: smollm2_128; base: smollm2_base -->
     <!-- end of seeds -->
     <!-- seeds: smollm2_all; problems: not smollm2_hidden_long_2 -->
     <!-- end of seeds -->
@@ -67,8 +70,8 @@ _STUDY_PLACE = re.compile(
     re.DOTALL,
 )
 _SEEDS_PLACE = re.compile(
-    r"(?P<start><!-- seeds: (?P<studies>[\w ]+)(; problems: (?P<without>not )?(?P<chosen>\w+))? -->"
-    r"\n).*?(?P<end><!-- end of seeds -->)",
+    r"(?P<start><!-- seeds: (?P<studies>[\w ]+)(; base: (?P<base>\w+))?"
+    r"(; problems: (?P<without>not )?(?P<chosen>\w+))? -->\n).*?(?P<end><!-- end of seeds -->)",
     re.DOTALL,
 )
 _BEST_PLACE = re.compile(
@@ -104,6 +107,12 @@ def load_evaluations(names: Sequence[str]) -> Evaluations:
     return {model: evaluations[model] for model in [*first, *others]}
 
 
+def with_base(evaluations: Evaluations, base: Results) -> Evaluations:
+    """Return evaluations of trained models beside that of the model before training."""
+    seeds = next(iter(evaluations.values()))
+    return {"base": dict.fromkeys(seeds, base), **evaluations}
+
+
 def problems_of(name: str) -> set[str]:
     """Return the ids of the problems on which the models of a study were evaluated."""
     path = next((DOCS / name / "evaluations").glob("*.json"))
@@ -120,6 +129,8 @@ def filled(text: str) -> str:
 
     def seeds(place: re.Match[str]) -> str:
         evaluations = load_evaluations(place["studies"].split())
+        if place["base"] is not None:
+            evaluations = with_base(evaluations, read_results(DOCS / place["base"] / "base.json"))
         if place["chosen"] is not None:
             inside = place["without"] is None
             evaluations = over_problems(evaluations, problems_of(place["chosen"]), inside=inside)

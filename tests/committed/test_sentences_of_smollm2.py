@@ -22,7 +22,12 @@ from committed.results import (
     shown_test,
     with_plain_signs,
 )
-from maxatk.statistics.significance import over_seeds_and_problems
+from maxatk.evaluation.results import read_results
+from maxatk.statistics.significance import (
+    adjusted_p_values,
+    over_seeds_and_problems,
+    paired_difference,
+)
 
 
 def plain(cell):
@@ -145,6 +150,65 @@ def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):
     row = row_of(fill.table_of_seeds(cpus), "base")
     means = [cell.text.split()[0] for cell in row[1:]]
     assert f"where the CPUs have {means[0]}, {means[1]} and {means[2]}" in page
+
+
+def test_what_is_said_of_the_best_of_128_is_what_its_seed_says(fill):
+    page = in_one_line("docs/smollm2.md")
+    base = read_results(fill.DOCS / "smollm2_base" / "base.json")
+    evaluations = fill.with_base(fill.load_evaluations(["smollm2_128"]), base)
+    assert {model: list(by_seed) for model, by_seed in evaluations.items()} == {
+        model: [6] for model in ("base", "grpo", "bon_loo1")
+    }
+    for model in ("grpo", "bon_loo1"):
+        assert set(columns_of(fill, "smollm2_128", model, 6)["samples"]) == {128}
+    table = fill.table_of_seeds(evaluations)
+    of_grpo, of_bon, lead = [
+        row_of(table, name)[-1] for name in ("grpo − base", "bon_loo1 − base", "bon_loo1 − grpo")
+    ]
+    assert f"GRPO has {plain(of_grpo)} more at 128 than the base" in page
+    assert f"and `bon_loo1` {plain(of_bon)} more, both" in page
+    assert f"`bon_loo1` has {less(lead)} less (p" in page
+    values = {
+        model: np.array(by_seed[6].per_problem.values["max@k"][128])[:, None]
+        for model, by_seed in evaluations.items()
+    }
+    planned = [("grpo", "base"), ("bon_loo1", "base"), ("bon_loo1", "grpo")]
+    p_values = [float(paired_difference(values[a], values[b]).p[0]) for a, b in planned]
+    texts = [f"{p:.2f}" for p in adjusted_p_values(p_values)]
+    assert texts[0] == texts[1]
+    assert f"both with p {texts[0]} after correction for the three tests" in page
+    assert f"(p {texts[2]})" in page
+
+
+def test_what_is_said_of_the_sixth_seed_beside_the_five_is_what_they_say(fill):
+    page = in_one_line("docs/smollm2.md")
+    lead = row_of(fill.table_of_seeds(fill.load_evaluations(["smollm2_128"])), "bon_loo1 − grpo")[3]
+    assert f"`bon_loo1` has {less(lead)} less there than GRPO" in page
+    means = max_at(fill, "smollm2_128", "grpo", 32, seeds=[6]).mean()
+    others = max_at(fill, RATES[0], "grpo", 32).mean(axis=1)
+    assert f"whose {means:.3f} is above its {others.min():.3f} to {others.max():.3f}" in page
+    differences = {}
+    for k in (1, 32):
+        values = {
+            model: np.concatenate(
+                [
+                    max_at(fill, RATES[0], model, k),
+                    max_at(fill, "smollm2_128", model, k, seeds=[6]),
+                ]
+            )
+            for model in ("grpo", "bon_loo1")
+        }
+        differences[k] = (values["bon_loo1"] - values["grpo"])[:, :, None]
+    at_32 = over_seeds_and_problems(differences[32])
+    assert (
+        f"`bon_loo1` has {shown_test(at_32)} more at 32 (p {at_32.p[0]:.3f}) and "
+        f"{shown_test(over_seeds_and_problems(-differences[1]))} less at 1"
+    ) in page
+    programs = {
+        model: np.mean(columns_of(fill, "smollm2_128", model, 6)["programs"])
+        for model in ("grpo", "bon_loo1")
+    }
+    assert f"{programs['grpo']:.1f} are different, and {programs['bon_loo1']:.1f} of those" in page
 
 
 def test_what_is_said_of_the_base_at_other_temperatures_is_what_its_files_have(fill):
