@@ -20,7 +20,7 @@ from transformers import trainer as trainer_of_transformers
 from maxatk.cli.main import main
 from maxatk.cli.train import what_is_kept
 from maxatk.errors import InvalidValueError
-from maxatk.folders import last_checkpoint
+from maxatk.folders import TRAINER_STATE, last_checkpoint, read_training
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, preview, train
 
@@ -208,6 +208,27 @@ def test_a_finished_training_is_extended_by_more_steps(tmp_path, toy_recipe):
         shutil.rmtree(checkpoint)
     with pytest.raises(InvalidValueError, match="no checkpoint from which its training could"):
         run("extended", max_steps=4)
+
+
+def test_a_training_goes_on_with_the_steps_and_the_schedule_of_now(tmp_path, toy_recipe):
+    """A checkpoint has those of before, and transformers goes on with them."""
+
+    def run(name, **trainer):
+        recipe = {**toy_recipe(save_strategy="steps", **trainer), "out": str(tmp_path / name)}
+        return train(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+    schedule = {"lr_scheduler_type": "linear", "learning_rate": 1e-2}
+    run("extended", max_steps=1, save_steps=1, logging_steps=1, **schedule)
+    extended = run("extended", max_steps=2, save_steps=5, logging_steps=5, **schedule)
+    state = read_training(extended / "checkpoint-2", TRAINER_STATE)
+    assert (state["save_steps"], state["logging_steps"]) == (5, 5)
+    assert [row["step"] for row in state["log_history"] if "reward" in row] == [1]
+    whole = run("whole", max_steps=2, **schedule)  # whose second step has half of the rate
+    folders = (extended, whole, extended / "checkpoint-1")
+    weights, expected, before = [load_file(folder / "model.safetensors") for folder in folders]
+    assert any((weight != before[name]).any() for name, weight in expected.items())
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, expected[name], atol=0, rtol=0)
 
 
 def test_a_training_does_not_go_on_from_checkpoints_of_the_model_alone(toy_recipe):

@@ -28,6 +28,7 @@ from maxatk.train.launch import check_processes
 from maxatk.train.policy_drift import PolicyDrift
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
+from maxatk.train.settings_of_now import SettingsOfNow
 from maxatk.train.unread_settings import check_unread
 from maxatk.training import Groups, Learner
 
@@ -215,6 +216,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)
         self.add_callback(FiniteGradients())
+        self.add_callback(SettingsOfNow())
         if rollout_worker is None and self.rollout_worker is not None:  # the main process alone
             self.rollout_worker._loop_cls = MaxAtKRolloutLoop
             self.rollout_worker._loop_kwargs["objective"] = self._learner.objective

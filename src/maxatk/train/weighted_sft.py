@@ -12,6 +12,7 @@ from trl import SFTTrainer
 
 from maxatk.models import PromptSettings
 from maxatk.train.finite_gradients import FiniteGradients
+from maxatk.train.settings_of_now import SettingsOfNow
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 
@@ -67,6 +68,7 @@ class WeightedSFTTrainer(SFTTrainer):
         super().__init__(train_dataset=train_dataset, **arguments)
         self.data_collator: Any = functools.partial(_with_weights, self.data_collator)
         self.add_callback(FiniteGradients())
+        self.add_callback(SettingsOfNow())
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
