@@ -267,6 +267,8 @@ def test_a_group_gets_the_advantages_of_its_method(tiny, tmp_path):
     np.testing.assert_allclose([row.advantage for row in rows], wanted, atol=1e-12)
     assert rows[0].metrics["max@2"] == pytest.approx(maxatk.max_at_k(rewards, 2)[0])
     assert not [name for name in rows[0].metrics if name.startswith("maxatk/")]
+    # A group that is scored by itself does not know what others answer.
+    assert "completions/rewarded_elsewhere" not in rows[0].metrics
 
 
 def test_conversations_of_more_rows_count_no_more_in_the_log(tiny, tmp_path):
