@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import multiprocessing
+import pickle
 import types
 
 import numpy as np
@@ -415,6 +416,12 @@ REFUSED = {
 def test_settings_are_refused_before_any_work(tmp_path, changes, message):
     with pytest.raises(InvalidValueError, match=message):
         settings(tmp_path, **changes)
+
+
+def test_settings_are_pickled_without_the_token_of_the_hub(tmp_path):
+    config = settings(tmp_path, hub_token="hf_abc")
+    assert config.hub_token == "hf_abc"
+    assert b"hf_abc" not in pickle.dumps(config)
 
 
 def test_a_method_without_a_correction_may_pack_by_tokens(tmp_path):

@@ -79,15 +79,6 @@ class ResumingTrainer(RolloutTrainer):
             missing[:] = [name for name in missing if name not in tied]
         super()._issue_warnings_after_load(load_result)
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        # transformers pickles the settings beside the weights, the token of the hub in clear.
-        token = self.args.hub_token
-        self.args.hub_token = None
-        try:
-            super()._save(output_dir, state_dict)
-        finally:
-            self.args.hub_token = token
-
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Before TRL's own files, of which the last tells a complete checkpoint.
         folder = Path(self._get_output_dir(trial=trial))
