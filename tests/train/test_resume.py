@@ -20,7 +20,7 @@ from transformers import trainer as trainer_of_transformers
 from maxatk.cli.main import main
 from maxatk.cli.train import what_is_kept
 from maxatk.errors import InvalidValueError
-from maxatk.folders import TRAINER_STATE, last_checkpoint, read_training
+from maxatk.folders import TRAIN_RECORD, TRAINER_STATE, last_checkpoint, read_training
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, preview, train
 
@@ -229,6 +229,26 @@ def test_a_training_goes_on_with_the_steps_and_the_schedule_of_now(tmp_path, toy
     assert any((weight != before[name]).any() for name, weight in expected.items())
     for name, weight in weights.items():
         torch.testing.assert_close(weight, expected[name], atol=0, rtol=0)
+
+
+def test_a_training_killed_behind_its_last_step_takes_no_further_one(toy_recipe):
+    """As its model was written, whose folder may be full."""
+    changes = {"save_strategy": "steps", "learning_rate": 1e-2, "lr_scheduler_type": "constant"}
+    recipe = from_mapping(TrainRecipe, toy_recipe(**changes), where="recipe")
+    out = train(recipe)
+    weights = (out / "model.safetensors").read_bytes()
+    finished = read_training(out)
+    unfinished = {name: value for name, value in finished.items() if name != "log_history"}
+    (out / TRAIN_RECORD).write_text(json.dumps(unfinished))
+    (out / "model.safetensors").unlink()
+    train(recipe)
+    assert (out / "model.safetensors").read_bytes() == weights
+    again = read_training(out)
+    assert again["resumed_from"] == "checkpoint-2"
+    logs = [record["log_history"] for record in (finished, again)]
+    assert [row["step"] for row in logs[1] if "reward" in row] == [1, 2]
+    assert logs[1] == [row for row in logs[0] if "train_loss" not in row]
+    assert last_checkpoint(out) == str(out / "checkpoint-2")
 
 
 def test_a_training_does_not_go_on_from_checkpoints_of_the_model_alone(toy_recipe):

@@ -14,6 +14,7 @@ import torch
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from maxatk.objectives.objective import Objective
+from maxatk.train.last_step import EndsAtLastStep
 from maxatk.train.rollout_batch import RolloutBatch
 from maxatk.train.rollout_trainer import RolloutTrainer
 from maxatk.training import Learner
@@ -38,7 +39,7 @@ _MADE_WITH = (
 )
 
 
-class ResumingTrainer(RolloutTrainer):
+class ResumingTrainer(EndsAtLastStep, RolloutTrainer):
     """A trainer whose checkpoints hold what is left of a rollout batch, and the running scale.
 
     TRL's have neither: a run that resumes would draw a new rollout batch, and go through the

@@ -12,6 +12,7 @@ from trl import SFTTrainer
 
 from maxatk.models import PromptSettings
 from maxatk.train.finite_gradients import FiniteGradients
+from maxatk.train.last_step import EndsAtLastStep
 from maxatk.train.settings_of_now import SettingsOfNow
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
@@ -58,7 +59,7 @@ def _labelled_tokens(prompt: str, completion: str, tokenizer: Any) -> dict[str, 
     return {"input_ids": ids, "labels": [_NO_LABEL] * shared + ids[shared:]}
 
 
-class WeightedSFTTrainer(SFTTrainer):
+class WeightedSFTTrainer(EndsAtLastStep, SFTTrainer):
     """TRL's SFTTrainer whose rows have a column `weight`, a factor on the loss of their tokens.
 
     The loss is the sum of weight times the negative log-likelihood over the tokens of a step.
