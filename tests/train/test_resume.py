@@ -103,6 +103,17 @@ def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
 
 
+def test_a_trainer_passes_over_a_checkpoint_that_was_cut_off(make_trainer):
+    settings = {**SETTINGS, "max_steps": 2}
+    whole = make_trainer(cls=MaxAtKTrainer, **settings)
+    whole.train()
+    (Path(whole.args.output_dir) / "checkpoint-2" / "trainer_state.json").unlink()
+    again = make_trainer(cls=MaxAtKTrainer, **settings)
+    again.train(resume_from_checkpoint=True)
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
+
+
 def test_a_checkpoint_in_mid_buffer_of_another_number_of_processes_warns(make_trainer):
     trainer = make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 1})
     trainer.train()

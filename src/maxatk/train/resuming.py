@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from maxatk.folders import last_checkpoint
 from maxatk.objectives.objective import Objective
 from maxatk.train.last_step import EndsAtLastStep
 from maxatk.train.rollout_batch import RolloutBatch
@@ -54,10 +55,16 @@ class ResumingTrainer(EndsAtLastStep, RolloutTrainer):
         super().__init__(*args, **others)
         self._sampler: Any = None  # of a training that has begun on a set with a length
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train as TRL does, from the checkpoint alone: nothing stays of an earlier training."""
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Train as TRL does, from the checkpoint alone: nothing stays of an earlier training.
+
+        True stands for the newest complete checkpoint.
+        """
         self._forget_training()
-        return super().train(*args, **kwargs)
+        if resume_from_checkpoint is True:
+            # transformers would fail at one that Ctrl-C or a kill has cut off.
+            resume_from_checkpoint = last_checkpoint(Path(self.args.output_dir)) or True
+        return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _forget_training(self) -> None:
         """Set what is kept between two micro-batches to what it is in a new trainer."""
