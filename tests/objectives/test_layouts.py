@@ -167,17 +167,21 @@ def test_groups_that_are_large_enough_give_no_warning():
 
 @pytest.mark.parametrize("method", ["rloo", "grpo", "bon_loo1", "any_k", "max_rl"])
 def test_a_group_of_one_is_named_because_it_has_nothing_to_be_compared_with(method):
-    one = r"1 of 2 groups with fewer than 2 samples, the first of them 'b'; their advantages are 0"
+    one = "1 of 2 groups with fewer than 2 samples, the first of them group 'b'; their advantages"
     with pytest.warns(UserWarning, match=one) as caught:
         by_sample = advantages([1.0, 0.0, 1.0], method, k=1, groups=["a", "a", "b"])
     assert [warning.filename for warning in caught] == [__file__]
     assert by_sample[2] == 0
     for rewards, count in (([[1.0, 0.0], [1.0]], "1 of 2"), ([[1.0], [0.5]], "2 of 2")):
-        with pytest.warns(UserWarning, match=f"{count} groups .* the first of them [01];"):
+        with pytest.warns(UserWarning, match=f"{count} groups .* of them group at index [01];"):
             advantages(rewards, method, k=1)
 
 
 WRONG = {
+    "flat without groups": (
+        lambda: advantages([1.0, 0.0, 1.0], k=1),
+        r"shape \(prompts, samples\), .* or be flat with `groups`, the prompt of each, got \(3,\)",
+    ),
     "length": (
         lambda: advantages([1.0, 0.0], groups=["a"], k=1),
         r"groups: must be one id for each of the flat rewards, got 1 id for .* \(2,\)",

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import multiprocessing
+import pickle
 import types
 
 import numpy as np
@@ -267,6 +268,8 @@ def test_a_group_gets_the_advantages_of_its_method(tiny, tmp_path):
     np.testing.assert_allclose([row.advantage for row in rows], wanted, atol=1e-12)
     assert rows[0].metrics["max@2"] == pytest.approx(maxatk.max_at_k(rewards, 2)[0])
     assert not [name for name in rows[0].metrics if name.startswith("maxatk/")]
+    # A group that is scored by itself does not know what others answer.
+    assert "completions/rewarded_elsewhere" not in rows[0].metrics
 
 
 def test_conversations_of_more_rows_count_no_more_in_the_log(tiny, tmp_path):
@@ -413,6 +416,12 @@ REFUSED = {
 def test_settings_are_refused_before_any_work(tmp_path, changes, message):
     with pytest.raises(InvalidValueError, match=message):
         settings(tmp_path, **changes)
+
+
+def test_settings_are_pickled_without_the_token_of_the_hub(tmp_path):
+    config = settings(tmp_path, hub_token="hf_abc")
+    assert config.hub_token == "hf_abc"
+    assert b"hf_abc" not in pickle.dumps(config)
 
 
 def test_a_method_without_a_correction_may_pack_by_tokens(tmp_path):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 import warnings
 
 import pytest
@@ -386,3 +387,13 @@ def test_a_cut_distribution_of_vllm_is_warned_of(tmp_path, changes):
         config(tmp_path, use_vllm=True)
         config(tmp_path, **changes)
         config(tmp_path, use_vllm=True, vllm_importance_sampling_correction=False, **changes)
+
+
+def test_settings_are_pickled_without_the_token_of_the_hub(tmp_path):
+    """As transformers does in a checkpoint, and in the folder that it pushes to the hub."""
+    settings = config(tmp_path, hub_token="hf_abc")
+    pickled = pickle.dumps(settings)
+    assert b"hf_abc" not in pickled
+    assert settings.hub_token == "hf_abc"
+    again = pickle.loads(pickled)
+    assert (again.hub_token, again.k, again.output_dir) == (None, settings.k, str(tmp_path))

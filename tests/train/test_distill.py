@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import shutil
 import warnings
 from pathlib import Path
@@ -393,6 +394,13 @@ def test_samples_of_any_length_are_whole_unless_a_length_is_given(recipe, tmp_pa
         return config_of(from_mapping(DistillRecipe, asked, where="recipe"), tmp_path).max_length
 
     assert (longest(), longest(max_length=300)) == (None, 300)
+
+
+def test_its_settings_are_pickled_without_the_token_of_the_hub(recipe, tmp_path):
+    pushed = {**recipe, "trainer": {**TRAINER, "hub_token": "hf_abc"}}
+    settings = config_of(from_mapping(DistillRecipe, pushed, where="recipe"), tmp_path)
+    assert settings.hub_token == "hf_abc"
+    assert b"hf_abc" not in pickle.dumps(settings)
 
 
 def test_nothing_to_distil_is_said(recipe, own_rewards):

@@ -20,7 +20,7 @@ from transformers import trainer as trainer_of_transformers
 from maxatk.cli.main import main
 from maxatk.cli.train import what_is_kept
 from maxatk.errors import InvalidValueError
-from maxatk.folders import last_checkpoint
+from maxatk.folders import TRAIN_RECORD, TRAINER_STATE, last_checkpoint, read_training
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, preview, train
 
@@ -101,6 +101,17 @@ def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
     (tmp_path / "checkpoint-10" / "trainer_state.json").write_text("{}")
     (tmp_path / "checkpoint-11" / "trainer_state.json").write_text('{"torn')
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+
+
+def test_a_trainer_passes_over_a_checkpoint_that_was_cut_off(make_trainer):
+    settings = {**SETTINGS, "max_steps": 2}
+    whole = make_trainer(cls=MaxAtKTrainer, **settings)
+    whole.train()
+    (Path(whole.args.output_dir) / "checkpoint-2" / "trainer_state.json").unlink()
+    again = make_trainer(cls=MaxAtKTrainer, **settings)
+    again.train(resume_from_checkpoint=True)
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
 
 
 def test_a_checkpoint_in_mid_buffer_of_another_number_of_processes_warns(make_trainer):
@@ -208,6 +219,47 @@ def test_a_finished_training_is_extended_by_more_steps(tmp_path, toy_recipe):
         shutil.rmtree(checkpoint)
     with pytest.raises(InvalidValueError, match="no checkpoint from which its training could"):
         run("extended", max_steps=4)
+
+
+def test_a_training_goes_on_with_the_steps_and_the_schedule_of_now(tmp_path, toy_recipe):
+    """A checkpoint has those of before, and transformers goes on with them."""
+
+    def run(name, **trainer):
+        recipe = {**toy_recipe(save_strategy="steps", **trainer), "out": str(tmp_path / name)}
+        return train(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+    schedule = {"lr_scheduler_type": "linear", "learning_rate": 1e-2}
+    run("extended", max_steps=1, save_steps=1, logging_steps=1, **schedule)
+    extended = run("extended", max_steps=2, save_steps=5, logging_steps=5, **schedule)
+    state = read_training(extended / "checkpoint-2", TRAINER_STATE)
+    assert (state["save_steps"], state["logging_steps"]) == (5, 5)
+    assert [row["step"] for row in state["log_history"] if "reward" in row] == [1]
+    whole = run("whole", max_steps=2, **schedule)  # whose second step has half of the rate
+    folders = (extended, whole, extended / "checkpoint-1")
+    weights, expected, before = [load_file(folder / "model.safetensors") for folder in folders]
+    assert any((weight != before[name]).any() for name, weight in expected.items())
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, expected[name], atol=0, rtol=0)
+
+
+def test_a_training_killed_behind_its_last_step_takes_no_further_one(toy_recipe):
+    """As its model was written, whose folder may be full."""
+    changes = {"save_strategy": "steps", "learning_rate": 1e-2, "lr_scheduler_type": "constant"}
+    recipe = from_mapping(TrainRecipe, toy_recipe(**changes), where="recipe")
+    out = train(recipe)
+    weights = (out / "model.safetensors").read_bytes()
+    finished = read_training(out)
+    unfinished = {name: value for name, value in finished.items() if name != "log_history"}
+    (out / TRAIN_RECORD).write_text(json.dumps(unfinished))
+    (out / "model.safetensors").unlink()
+    train(recipe)
+    assert (out / "model.safetensors").read_bytes() == weights
+    again = read_training(out)
+    assert again["resumed_from"] == "checkpoint-2"
+    logs = [record["log_history"] for record in (finished, again)]
+    assert [row["step"] for row in logs[1] if "reward" in row] == [1, 2]
+    assert logs[1] == [row for row in logs[0] if "train_loss" not in row]
+    assert last_checkpoint(out) == str(out / "checkpoint-2")
 
 
 def test_a_training_does_not_go_on_from_checkpoints_of_the_model_alone(toy_recipe):

@@ -306,6 +306,19 @@ def test_ids_in_tensors_name_the_same_samples_as_numbers():
     assert of_tensors.members == Rows(ids, 2, rollouts).members == [[[0, 2], [3]], [[1]]]
 
 
+def test_a_group_with_more_samples_than_its_size_is_refused():
+    more = "group_size: must be at least the samples of every group, of which 'x' has 2, got 1"
+    rewards = np.array([0.0, 1.0, 0.5])
+    with pytest.raises(InvalidValueError, match=more):
+        Rows(["x", "y", "x"], 1).groups(rewards, k=1)
+    with pytest.raises(InvalidValueError, match=more):
+        Rows(["y", "x", "x"], 1, ["a", "a", "b"]).groups(rewards, k=1)
+    of_one_rollout = Rows(["x", "x", "x"], 1, ["a", "a", "a"], "sum").groups(rewards, k=1)
+    np.testing.assert_array_equal(of_one_rollout.rewards, [[1.5]])
+    with pytest.raises(InvalidValueError, match="group_size: must be an integer >= 1, got 0"):
+        Rows(["x"], 0).groups(rewards[:1], k=1)
+
+
 def split_at_random(seed):
     """Rows of 1 to 4 parts a sample in any order, each with its part of the log ratio."""
     generator = np.random.default_rng(seed)

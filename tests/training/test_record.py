@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from maxatk import best_of
+from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
 from maxatk.training import Groups, Objective, TrainingRecord
 from maxatk.view.watched_training import WatchedTraining
@@ -234,3 +235,16 @@ def test_held_out_rewards_of_best_of_are_no_advantages(tmp_path):
     held_out = [line["log"] for line in lines_of(tmp_path, "log") if "eval_loss" in line["log"]]
     expected = {"eval_reward": 0.4, "eval_max@2": 0.7, "eval_loss": 0.1, "eval_hard_max@1": 0.3}
     assert held_out == [expected]
+
+
+def test_a_step_of_best_of_is_one_row_of_its_log(tmp_path, capsys):
+    """Its file has a row of the function and one of the trainer, which say different things."""
+    state = types.SimpleNamespace(global_step=0, max_steps=3, log_history=[])
+    reward = best_of(lambda **_: [0.0, 0.5, 1.0, 0.0], k=2, folder=tmp_path)
+    for step in range(3):
+        state.global_step = step
+        reward(prompts=["p"] * 4, completions=list("abcd"), trainer_state=state)
+        state.log_history.append({"step": step + 1, "loss": 0.5, "epoch": 0.1})
+        state.log_history.append({"step": step + 1, "eval_reward": 0.25, "epoch": 0.1})
+    assert main(["diagnose", str(tmp_path)]) == 0
+    assert "rules fire on 3 rows of the log" in capsys.readouterr().out

@@ -104,6 +104,8 @@ def _check(
     """Raise InvalidValueError for a wrong shape or form, or a column that lacks or has no use."""
     if layout.places is None and (len(layout.shape) != 2 or layout.width == 0):
         wanted = "must have shape (prompts, samples), at least one sample"
+        if len(layout.shape) == 1:
+            wanted += ", or be flat with `groups`, the prompt of each"
         raise InvalidValueError(f"rewards: {wanted}, got {layout.shape}")
     one_of("form", form, get_args(Form))
     if selection is not None and method.credit_row.order is None:

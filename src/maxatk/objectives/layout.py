@@ -133,10 +133,11 @@ def warn_of_small(
     """Warn of groups with fewer than are needed, `depth` calls below the caller."""
     few = np.flatnonzero(sizes < needed)
     if few.size:
-        first = layout.name_of_group(int(few[0]))
+        place = int(few[0])
+        first = f"{layout.ids[place]!r}" if layout.ids else f"at index {place}"
         warnings.warn(
             f"rewards: {few.size} of {counted(sizes.size, 'group')} with fewer than {wanted},"
-            f" the first of them {first!r}; {effect}",
+            f" the first of them group {first}; {effect}",
             stacklevel=depth + 1,
         )
 

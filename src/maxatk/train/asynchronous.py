@@ -28,8 +28,10 @@ from maxatk.train.launch import check_processes
 from maxatk.train.policy_drift import PolicyDrift
 from maxatk.train.rollout_batch import refuse_best_of
 from maxatk.train.setting_checks import UNTRUNCATED, require_settings
+from maxatk.train.settings_of_now import SettingsOfNow
 from maxatk.train.unread_settings import check_unread
 from maxatk.training import Groups, Learner
+from maxatk.training.keys import SHARED
 
 with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip install 'trl>=1.16'"):
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
@@ -113,6 +115,7 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
         objective = self._learner.objective
         texts = [str(ids) for ids in group.completions_ids]
         step = self._learner.step(Groups(rewards, objective.k), [texts])
+        del step.metrics[SHARED]  # which is 0 of a group by itself, whatever the others say
         first_rows = np.diff(place_of_row, prepend=-1) > 0
         for place, is_first, row in zip(place_of_row, first_rows, rows, strict=True):
             row.advantage = float(step.advantages[0, place])
@@ -215,6 +218,7 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)
         self.add_callback(FiniteGradients())
+        self.add_callback(SettingsOfNow())
         if rollout_worker is None and self.rollout_worker is not None:  # the main process alone
             self.rollout_worker._loop_cls = MaxAtKRolloutLoop
             self.rollout_worker._loop_kwargs["objective"] = self._learner.objective

@@ -13,6 +13,7 @@ from maxatk.objectives.objective import Objective
 from maxatk.objectives.setting import setting_of
 from maxatk.python_numbers import use_python_numbers
 from maxatk.train import own_rollout_checks
+from maxatk.train.hidden_token import HiddenToken
 from maxatk.train.option_conflicts import check_options
 from maxatk.train.setting_checks import (
     check_meaning,
@@ -22,7 +23,7 @@ from maxatk.train.setting_checks import (
 )
 
 
-class WithObjective:
+class WithObjective(HiddenToken):
     """Settings of TRL that have the names of an objective's fields, or leave them out."""
 
     num_generations: int

@@ -18,6 +18,7 @@ from maxatk.models import load_tokenizer, refuse_missing_model
 from maxatk.problems import load_problems
 from maxatk.python_numbers import use_python_numbers
 from maxatk.settings import from_mapping
+from maxatk.train.hidden_token import HiddenToken
 from maxatk.train.launch import check_processes, process_count
 from maxatk.train.loading_checks import config_to_train
 from maxatk.train.recipe import lora_config, merged, trainer_settings
@@ -90,11 +91,15 @@ class DistillRecipe:
         return dataclasses.replace(recipe, sampling=sampling)
 
 
-def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
+class DistillConfig(HiddenToken, SFTConfig):
+    """TRL's settings of supervised training, pickled without the token of the hub."""
+
+
+def config_of(recipe: DistillRecipe, out: Path) -> DistillConfig:
     """Return the settings of TRL's trainer; raise InvalidValueError for one that is not allowed."""
     chosen_here = {"output_dir": str(out), "remove_unused_columns": False, **_LOSS_SETTINGS}
     chosen_by_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut samples at 1024
-    config = trainer_settings(SFTConfig, chosen_by_recipe, chosen_here)
+    config = trainer_settings(DistillConfig, chosen_by_recipe, chosen_here)
     check_unread(config)
     check_trackers(config.report_to)
     why = "in a distillation, which learns samples as they were drawn"
@@ -102,7 +107,7 @@ def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     return config
 
 
-def checked_settings(recipe: DistillRecipe) -> SFTConfig:
+def checked_settings(recipe: DistillRecipe) -> DistillConfig:
     """Return the settings of TRL's trainer, after all checks that need no weights.
 
     Raises as `distill`.

@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from maxatk.folders import last_checkpoint
 from maxatk.objectives.objective import Objective
+from maxatk.train.last_step import EndsAtLastStep
 from maxatk.train.rollout_batch import RolloutBatch
 from maxatk.train.rollout_trainer import RolloutTrainer
 from maxatk.training import Learner
@@ -38,7 +40,7 @@ _MADE_WITH = (
 )
 
 
-class ResumingTrainer(RolloutTrainer):
+class ResumingTrainer(EndsAtLastStep, RolloutTrainer):
     """A trainer whose checkpoints hold what is left of a rollout batch, and the running scale.
 
     TRL's have neither: a run that resumes would draw a new rollout batch, and go through the
@@ -53,10 +55,16 @@ class ResumingTrainer(RolloutTrainer):
         super().__init__(*args, **others)
         self._sampler: Any = None  # of a training that has begun on a set with a length
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train as TRL does, from the checkpoint alone: nothing stays of an earlier training."""
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Train as TRL does, from the checkpoint alone: nothing stays of an earlier training.
+
+        True stands for the newest complete checkpoint.
+        """
         self._forget_training()
-        return super().train(*args, **kwargs)
+        if resume_from_checkpoint is True:
+            # transformers would fail at one that Ctrl-C or a kill has cut off.
+            resume_from_checkpoint = last_checkpoint(Path(self.args.output_dir)) or True
+        return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _forget_training(self) -> None:
         """Set what is kept between two micro-batches to what it is in a new trainer."""
@@ -78,15 +86,6 @@ class ResumingTrainer(RolloutTrainer):
             missing = load_result.missing_keys
             missing[:] = [name for name in missing if name not in tied]
         super()._issue_warnings_after_load(load_result)
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        # transformers pickles the settings beside the weights, the token of the hub in clear.
-        token = self.args.hub_token
-        self.args.hub_token = None
-        try:
-            super()._save(output_dir, state_dict)
-        finally:
-            self.args.hub_token = token
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Before TRL's own files, of which the last tells a complete checkpoint.

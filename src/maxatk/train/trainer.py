@@ -45,6 +45,7 @@ from maxatk.train.policy_drift import PolicyDrift
 from maxatk.train.record_callback import RecordCallback
 from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import Scored, functions_of_caller
+from maxatk.train.settings_of_now import SettingsOfNow
 from maxatk.train.shared_prompts import SharedPasses
 from maxatk.train.start_checks import check_trl
 from maxatk.training import Step, TrainingRecord
@@ -91,6 +92,7 @@ class MaxAtKTrainer(ResumingTrainer):
         self._arguments = {**self._arguments, "processing_class": self.processing_class}
         self._eval_set_name = ""  # of several sets; else empty
         self.add_callback(FiniteGradients())
+        self.add_callback(SettingsOfNow())
         self._record_callback: RecordCallback | None = None
         if args.log_groups:
             self._record_callback = RecordCallback()

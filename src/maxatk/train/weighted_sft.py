@@ -12,6 +12,8 @@ from trl import SFTTrainer
 
 from maxatk.models import PromptSettings
 from maxatk.train.finite_gradients import FiniteGradients
+from maxatk.train.last_step import EndsAtLastStep
+from maxatk.train.settings_of_now import SettingsOfNow
 
 _NO_LABEL = -100  # of a token that no loss is taken of, as in all of transformers
 
@@ -57,7 +59,7 @@ def _labelled_tokens(prompt: str, completion: str, tokenizer: Any) -> dict[str, 
     return {"input_ids": ids, "labels": [_NO_LABEL] * shared + ids[shared:]}
 
 
-class WeightedSFTTrainer(SFTTrainer):
+class WeightedSFTTrainer(EndsAtLastStep, SFTTrainer):
     """TRL's SFTTrainer whose rows have a column `weight`, a factor on the loss of their tokens.
 
     The loss is the sum of weight times the negative log-likelihood over the tokens of a step.
@@ -67,6 +69,7 @@ class WeightedSFTTrainer(SFTTrainer):
         super().__init__(train_dataset=train_dataset, **arguments)
         self.data_collator: Any = functools.partial(_with_weights, self.data_collator)
         self.add_callback(FiniteGradients())
+        self.add_callback(SettingsOfNow())
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None

@@ -52,11 +52,27 @@ def training_log(folder: Path) -> list[dict[str, Any]] | None:
     record = read_training(folder) if (folder / TRAIN_RECORD).is_file() else {}
     if "log_history" not in record:
         if (folder / GROUPS).is_file():
-            return [row for _, row in logged_rows(folder / GROUPS)]
+            return _together(logged_rows(folder / GROUPS))
         checkpoint = last_checkpoint(folder)
         if checkpoint is not None:
             record = read_training(Path(checkpoint), TRAINER_STATE)
     return record.get("log_history", []) if record else None
+
+
+def _together(rows: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return rows of the log, of which those of one step that say nothing twice are one.
+
+    A training by `best_of` has a row of its function and one of the trainer for every step.
+    """
+    together: list[dict[str, Any]] = []
+    step_before = None
+    for step, row in rows:
+        if step == step_before and together[-1].keys().isdisjoint(row):
+            together[-1] = {**together[-1], **row}
+        else:
+            together.append(row)
+        step_before = step
+    return together
 
 
 def logged_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

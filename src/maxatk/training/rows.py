@@ -8,7 +8,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from maxatk.objectives.checks import plain_ids
+from maxatk.errors import InvalidValueError
+from maxatk.objectives.checks import as_k, plain_ids
 from maxatk.objectives.layout import Layout, layout_of_ids
 from maxatk.objectives.rollouts import RolloutLayout, RolloutReward, rollout_layout
 from maxatk.training.groups import Groups
@@ -22,6 +23,9 @@ class Rows:
     samples then stand in the order of their first rows. A group with fewer samples than
     `group_size` has lost the others, which are NaN in tables (P, n). `rollout_reward` is as in
     `maxatk.advantages`.
+
+    The methods raise InvalidValueError for a group with more samples, whose advantages would be
+    those of another n, and as `maxatk.advantages` for ids and values.
     """
 
     ids: Sequence[str]
@@ -31,11 +35,17 @@ class Rows:
 
     @functools.cached_property
     def _layout(self) -> Layout | RolloutLayout:
-        least = self.group_size
-        rows = layout_of_ids(self.ids, least=least)
-        if self.rollouts is None:
-            return rows
-        return rollout_layout(rows, self.rollouts, self.rollout_reward, least=least)
+        size = as_k(self.group_size, field="group_size")
+        rows = layout_of_ids(self.ids, least=size)
+        layout: Layout | RolloutLayout = rows
+        if self.rollouts is not None:
+            layout = rollout_layout(rows, self.rollouts, self.rollout_reward, least=size)
+        largest = int(layout.sizes.max())
+        if largest > size:
+            name = rows.name_of_group(int(layout.sizes.argmax()))
+            allowed = f"at least the samples of every group, of which {name!r} has {largest}"
+            raise InvalidValueError(f"group_size: must be {allowed}, got {size}")
+        return layout
 
     @functools.cached_property
     def members(self) -> list[list[list[int]]]:

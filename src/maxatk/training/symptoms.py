@@ -63,13 +63,12 @@ class Finding:
 
 def findings(log: Sequence[LogRow]) -> list[Finding]:
     """Return the symptoms that the rows of a log show, in the order of `SYMPTOMS`."""
-    rows = training_rows(log)
-    if not rows:
+    if not training_rows(log):
         return []
-    held_out = [row for row in log if any(key.startswith(_HELD_OUT) for key in row)]
+    rows = [row for row in log if _is_about_training(row) or _is_held_out(row)]
     shown = []
     for symptom in SYMPTOMS:
-        evidence = symptom.evidence([*rows, *held_out])
+        evidence = symptom.evidence(rows)
         if evidence is not None:
             shown.append(Finding(symptom, evidence))
     return shown
@@ -77,7 +76,16 @@ def findings(log: Sequence[LogRow]) -> list[Finding]:
 
 def training_rows(log: Sequence[LogRow]) -> list[LogRow]:
     """Return the rows about training; the others are summaries and evaluations."""
-    return [row for row in log if not row.keys().isdisjoint(("loss", REWARD, max_at(1)))]
+    return [row for row in log if _is_about_training(row)]
+
+
+def _is_about_training(row: LogRow) -> bool:
+    return not row.keys().isdisjoint(("loss", REWARD, max_at(1)))
+
+
+def _is_held_out(row: LogRow) -> bool:
+    """Return whether a row, which may be about training too, has values of an evaluation set."""
+    return any(key.startswith(_HELD_OUT) for key in row)
 
 
 def group_size(rows: Sequence[LogRow]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -144,7 +145,8 @@ def validation_metrics(
     metrics = {}
     for source in dict.fromkeys(sources):
         places = np.flatnonzero(source_of_row == source)
-        rows = Rows([ids[int(place)] for place in places], group_size=1)
+        prompts = [ids[int(place)] for place in places]
+        rows = Rows(prompts, group_size=max(Counter(prompts).values()))
         metrics[f"val-aux/{source}/reward/unscored"] = float(np.isnan(rewards[places]).mean())
         for name, values in (("max", rewards), ("pass", solved)):
             table = rows.table(values[places])
