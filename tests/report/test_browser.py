@@ -277,6 +277,22 @@ def test_a_problem_has_an_address_that_shows_it_wherever_it_stands_in_the_list(p
     assert unknown["done"] == 20
 
 
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("HumanEval/0", "HumanEval/0"), ("HumanEval/0", "HumanEval%2F0"), ("100%", "100%"),
+        ("100%", "100%25"), ("a b", "a b"), ("a b", "a%20b"), ("a%20b", "a%2520b"),
+    ],
+)  # fmt: skip
+def test_an_address_may_have_the_id_as_it_is_typed(probe, tmp_path, name, address):
+    names = [f"p{number}" for number in range(30)]
+    rows = [{"problem_id": name, "reward": 1.0} for name in [*names, name]]
+    write_jsonl(tmp_path / "run.jsonl", rows)
+    page = write_report({"run": tmp_path / "run.jsonl"}, tmp_path / "page.html").read_text()
+    measured = probe(page, steps=ROWS + "return rows().length", address=f"#problem={address}")
+    assert measured["done"] == 31
+
+
 def test_every_table_has_a_csv_of_its_numbers(probe, page, results):
     steps = """
 const found = {};
