@@ -639,6 +639,48 @@ def test_lines_of_another_hand_are_left_out_and_counted(tmp_path):
         server.shutdown()
 
 
+def test_a_training_that_is_deleted_leaves_the_others_on_the_page(served, tmp_path):
+    known = found(served, "api/state")["version"]
+    (tmp_path / "a" / GROUPS).unlink()
+    write(tmp_path / "b", 1, first=4)
+    state = found(served, f"api/state?known={known}")
+    assert [run["steps"] for run in state["runs"]] == [[], [1, 2, 3, 4]]
+    assert state["runs"][0]["progress"] == "groups.jsonl is gone"
+    assert rows_of(found(served, "api/tables?most=50"))[0][0] == "b, 4"
+    assert "<svg" in found(served, "api/figure?key=reward")["svg"]
+    write(tmp_path / "a", 5)  # begun anew, with as many bytes
+    anew = found(served, f"api/state?known={state['version']}")
+    assert anew["version"] != known
+    assert anew["runs"][0]["progress"].startswith("step 5 of 30")
+
+
+def test_a_group_that_cannot_be_read_says_so(browser, tmp_path):
+    write(tmp_path / "a", 1)
+    with (tmp_path / "a" / GROUPS).open("ab") as file:
+        file.write(BAD_GROUPS[-1])
+    with View({"a": WatchedTraining(tmp_path / "a")}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address + "#group/0/1/2")
+        shown = browser.evaluate("document.getElementById('place').innerText")
+        server.shutdown()
+    assert "(this group cannot be read)" in shown
+    assert "There are no samples here." in shown
+
+
+def test_what_a_trainer_has_not_recorded_of_a_sample_is_left_out(browser, tmp_path):
+    group = a_group(1, "p")
+    for sample in group["samples"]:
+        del sample["tokens"]
+    GroupLog(tmp_path / "a" / GROUPS, step=0, about={"method": "rloo", "k": 2}).append([group])
+    with View({"a": WatchedTraining(tmp_path / "a")}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address + "#group/0/1/0")
+        shown = browser.evaluate("document.querySelector('.numbers').textContent")
+        server.shutdown()
+    assert "tokens" not in shown
+    assert "advantage" in shown
+
+
 def test_a_line_without_an_end_does_not_hide_what_came_before_it(tmp_path):
     write(tmp_path / "a", 2)
     size = (tmp_path / "a" / GROUPS).stat().st_size

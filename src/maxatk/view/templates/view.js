@@ -106,7 +106,7 @@
     const facts = [
       ...(sample.advantage === undefined ? [] : [["advantage", digits(sample.advantage)]]),
       ...(other === undefined ? [] : [[`under ${named}`, digits(other)]]),
-      ...(sample.tokens === null ? [] : [["tokens", digits(sample.tokens)]]), ...Object.entries(sample.rewards || {}).map(([name, value]) => [name, digits(value)]),
+      ...(Number.isFinite(sample.tokens) ? [["tokens", digits(sample.tokens)]] : []), ...Object.entries(sample.rewards || {}).map(([name, value]) => [name, digits(value)]),
       ...(sample.tests ? [["tests", `${sample.passed} of ${sample.tests}${sample.outcome ? `, ${sample.outcome.replaceAll("_", " ")}` : ""}`]] : []),
     ];
     numbers.append(...facts.map(([name, value]) => make("span", `${name}: ${value}`)));
@@ -116,6 +116,7 @@
     return box;
   }
   function side(group, named) {
+    if (!group.samples.length) return make("p", "There are no samples here.");
     const [whole, box] = [make("div"), make("div", undefined, { class: "group" })];
     const best = group.samples.reduce((one, other) => ((other.reward ?? -Infinity) > (one.reward ?? -Infinity) ? other : one));
     const beats = group.samples.some((sample) => sample.reward !== best.reward);
