@@ -282,6 +282,7 @@ def test_a_problem_has_an_address_that_shows_it_wherever_it_stands_in_the_list(p
     [
         ("HumanEval/0", "HumanEval/0"), ("HumanEval/0", "HumanEval%2F0"), ("100%", "100%"),
         ("100%", "100%25"), ("a b", "a b"), ("a b", "a%20b"), ("a%20b", "a%2520b"),
+        ("half of a pair: \ud800", "half of a pair: ?"),
     ],
 )  # fmt: skip
 def test_an_address_may_have_the_id_as_it_is_typed(probe, tmp_path, name, address):
