@@ -697,6 +697,23 @@ def test_a_line_without_an_end_does_not_hide_what_came_before_it(tmp_path):
     assert watched.log[-1] == {"loss": 1, "step": 3}
 
 
+@pytest.mark.parametrize("file", ["scores.jsonl", "results.json"])
+def test_an_evaluation_that_cannot_be_read_says_why(tmp_path, file):
+    an_evaluation(tmp_path / "e", done=3, ended=True)
+    whole = (tmp_path / "e" / file).read_bytes()
+    (tmp_path / "e" / file).write_bytes(whole[:-9] + b"\n")
+    watched = WatchedEvaluation(tmp_path / "e")
+    assert f"cannot be read: {tmp_path / 'e' / file}" in watched.progress
+    (tmp_path / "e" / file).write_bytes(whole)
+    watched.refresh()
+    assert watched.progress == "6 samples verified"
+
+
+def test_an_evaluation_without_a_score_yet_is_not_damaged(tmp_path):
+    an_evaluation(tmp_path / "e", done=0)
+    assert WatchedEvaluation(tmp_path / "e").progress == "0 of 6 samples verified"
+
+
 @pytest.mark.parametrize("settings", [5, {"sampling": True}, {"problems": []}, {"sampling": {}}])
 def test_a_manifest_of_another_hand_is_no_reason_to_end(tmp_path, settings):
     an_evaluation(tmp_path / "e")
