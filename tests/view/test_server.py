@@ -344,6 +344,23 @@ def test_the_advantages_of_another_method_stand_beside_those_that_trained(served
     assert "needs answers" in browser.evaluate("document.querySelector('.error').textContent")
 
 
+def test_a_method_that_the_group_beside_does_not_take_is_refused_there_alone(browser, tmp_path):
+    write(tmp_path / "large", 1)
+    write(tmp_path / "small", 1, rewards=REWARDS[:3])
+    with View({name: WatchedTraining(tmp_path / name) for name in ("large", "small")}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address + "#group/0/1/0/bon_loo1/4")
+        heads = browser.evaluate("[...document.querySelectorAll('h2')].map(e => e.textContent)")
+        numbers = browser.evaluate(
+            "[...document.querySelectorAll('.numbers')].map(e => e.textContent)"
+        )
+        refusal = browser.evaluate("document.querySelector('.error').textContent")
+        server.shutdown()
+    assert heads == ["large: step 1, p1", "small: step 1, the same prompt"]
+    assert ["under bon_loo1, k = 4" in text for text in numbers] == [True] * 4 + [False] * 3
+    assert "k" in refusal
+
+
 def test_keys_lead_to_neighbours_up_and_to_the_search(served, browser):
     browser.open(served.address + "#step/0/3")
     for key, page in [("ArrowRight", "#step/0/4"), ("ArrowLeft", "#step/0/3"), ("Escape", "#")]:

@@ -139,14 +139,15 @@
     shown.append(select);
     return shown;
   }
+  // A group under the method that is chosen; where that is refused without it, and why.
+  async function groupAt(where, choice) {
+    try { return [await ask("group", { ...where, ...choice }), ""]; }
+    catch (error) { return [await ask("group", where), error.message]; }
+  }
+  const refused = (refusal) => (refusal ? [make("p", refusal, { class: "error" })] : []);
   async function groupPage([run, step, at, method = "-", k, beside]) {
     const choice = method === "-" ? {} : { method, k };
-    let [group, refusal] = [null, ""];
-    try { group = await ask("group", { run, step, place: at, ...choice }); }
-    catch (error) {
-      refusal = error.message;
-      group = await ask("group", { run, step, place: at });
-    }
+    const [group, refusal] = await groupAt({ run, step, place: at }, choice);
     const named = method !== "-" && !refusal ? `${method}, k = ${k}` : "";
     const name = `${state.runs[run].name}${Number(step) ? `: step ${step}` : ""}`;
     const go = (changed) => {
@@ -171,12 +172,13 @@
       neighbours(up, (next) => `#group/${run}/${step}/${next}${k ? `/${method}/${k}` : ""}`, [...Array(group.count).keys()], Number(at), (place) => `${place + 1} of ${group.count}`),
       ...(group.prompt ? [make("pre", group.prompt)] : []), controls,
       make("p", `${group.method === undefined ? "" : `Trained with ${typeof group.method === "string" ? group.method : JSON.stringify(group.method)}, k = ${group.k}. `}Lines in which a completion differs from the first one here are marked.`, { class: "soft" }),
-      ...(refusal ? [make("p", refusal, { class: "error" })] : []), side(group, named),
+      ...refused(refusal), side(group, named),
     ];
     if (other) {
       const [number, where, index] = other;
-      const besides = await ask("group", { run: number, step: where, place: index, ...(named && state.runs[number].trained ? choice : {}) });
-      parts.push(make("h2", `${state.runs[number].name}${where ? `: step ${where}` : ""}, the same prompt`), side(besides, named));
+      const chosen = named && state.runs[number].trained ? choice : {};
+      const [besides, reason] = await groupAt({ run: number, step: where, place: index }, chosen);
+      parts.push(make("h2", `${state.runs[number].name}${where ? `: step ${where}` : ""}, the same prompt`), ...refused(reason), side(besides, named));
     }
     if (group.drawn.length > 1) parts.push(link(`the prompt was drawn ${group.drawn.length} times`, `#prompt/${group.group}`));
     return parts;
