@@ -671,6 +671,20 @@ def test_a_training_that_is_deleted_leaves_the_others_on_the_page(served, tmp_pa
     assert anew["runs"][0]["progress"].startswith("step 5 of 30")
 
 
+def test_its_figures_leave_an_open_page(browser, tmp_path):
+    write(tmp_path / "train", 2)
+    an_evaluation(tmp_path / "eval", done=3)
+    with View(runs_in({"runs": tmp_path})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address)
+        keys = "[...document.querySelectorAll('figure')].map(e => e.dataset.key).join(' ')"
+        of_the_training = "reward max@2 entropy frac_groups_without_signal step_time"
+        browser.until(f"{keys} === '{of_the_training} max@k'")
+        (tmp_path / "train" / GROUPS).unlink()
+        browser.until(f"{keys} === 'max@k'")
+        server.shutdown()
+
+
 def test_a_group_that_cannot_be_read_says_so(browser, tmp_path):
     write(tmp_path / "a", 1)
     with (tmp_path / "a" / GROUPS).open("ab") as file:

@@ -208,6 +208,8 @@
       if (newest.version !== version) {
         const first = state === null;
         [state, version] = [newest, newest.version];
+        const keys = state.figures.map(([key]) => key);
+        for (const one of [...figures.children]) if (!keys.includes(one.dataset.key)) one.remove(); // of a run that is gone
         document.getElementById("runs").replaceChildren(...state.runs.map((run) => {
           const line = make("li");
           const swatch = make("span", undefined, { class: "swatch" });
