@@ -277,8 +277,24 @@ def test_a_problem_has_an_address_that_shows_it_wherever_it_stands_in_the_list(p
     assert unknown["done"] == 20
 
 
-def test_every_table_has_a_csv_of_its_numbers(probe, page, results):
-    steps = """
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("HumanEval/0", "HumanEval/0"), ("HumanEval/0", "HumanEval%2F0"), ("100%", "100%"),
+        ("100%", "100%25"), ("a b", "a b"), ("a b", "a%20b"), ("a%20b", "a%2520b"),
+        ("half of a pair: \ud800", "half of a pair: ?"),
+    ],
+)  # fmt: skip
+def test_an_address_may_have_the_id_as_it_is_typed(probe, tmp_path, name, address):
+    names = [f"p{number}" for number in range(30)]
+    rows = [{"problem_id": name, "reward": 1.0} for name in [*names, name]]
+    write_jsonl(tmp_path / "run.jsonl", rows)
+    page = write_report({"run": tmp_path / "run.jsonl"}, tmp_path / "page.html").read_text()
+    measured = probe(page, steps=ROWS + "return rows().length", address=f"#problem={address}")
+    assert measured["done"] == 31
+
+
+DOWNLOADS = """
 const found = {};
 for (const link of document.querySelectorAll("a.download")) {
   link.addEventListener("click", (event) => event.preventDefault());
@@ -286,7 +302,25 @@ for (const link of document.querySelectorAll("a.download")) {
   found[link.download] = decodeURIComponent(link.href.replace(/^[^,]*,/, ""));
 }
 return found;"""
-    files = probe(page, steps=steps)["done"]
+
+
+def test_what_begins_like_a_formula_is_text_in_a_csv(probe, tmp_path):
+    for name, reward in (("base", 1.0), ("other", 0.2)):
+        rows = [{"problem_id": name, "reward": reward} for name in ("-1+1", "@a", "-7")]
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+    runs = {"=1+1": tmp_path / "base.jsonl", "b": tmp_path / "other.jsonl"}
+    page = write_report(runs, tmp_path / "page.html").read_text()
+    files = probe(page, steps=DOWNLOADS)["done"]
+    scores = list(csv.reader(io.StringIO(files["scores-max-at-k.csv"])))
+    assert [row[0] for row in scores] == ["model", "'=1+1", "b"]
+    problems = list(csv.reader(io.StringIO(files["problems.csv"])))
+    assert [row[0] for row in problems] == ["problem", "'-1+1", "-7", "'@a"]
+    (pair,) = csv.DictReader(io.StringIO(files["pairs.csv"]))
+    assert pair["difference"] == "-0.800"
+
+
+def test_every_table_has_a_csv_of_its_numbers(probe, page, results):
+    files = probe(page, steps=DOWNLOADS)["done"]
     tables = {*TABLES, "pairs", "problems", "scores-pass-at-k"}
     assert {f"{name}.csv" for name in tables} <= files.keys()
     rows = list(csv.DictReader(io.StringIO(files["scores-max-at-k.csv"])))

@@ -151,6 +151,13 @@ def test_curves_have_a_legend_of_their_own_in_their_colours(results, tmp_path):
     assert "2 models" in page
 
 
+def test_the_only_row_of_a_log_is_seen():
+    history = [{"step": 1, "loss": 1.0}, {"step": 2, "train_runtime": 9.0}]
+    assert "fill: #" in curve_svg([{"name": "a", "log_history": history}], ["base"], "loss")
+    history[1]["loss"] = 2.0  # a line, which needs no point
+    assert "fill: #" not in curve_svg([{"name": "a", "log_history": history}], ["base"], "loss")
+
+
 def test_a_value_that_is_no_number_leaves_a_gap_in_its_curve():
     history = [{"step": step, "loss": value} for step, value in ((1, 1.0), (2, float("nan")))]
     assert "nan" not in curve_svg([{"name": "a", "log_history": history}], ["base"], "loss")

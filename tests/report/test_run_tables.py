@@ -8,6 +8,7 @@ import pytest
 
 from maxatk.evaluation.build_results import build_results
 from maxatk.evaluation.results import Results
+from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Score
 from maxatk.report import (
     compare,
@@ -237,3 +238,18 @@ def test_a_transposed_table_has_models_as_columns_and_no_empty_rows():
         "passed": ["2", "2"],
         "unscored": ["0", "0"],
     }
+
+
+def test_runs_of_different_numbers_of_samples_have_a_retry_up_to_the_k_of_all(tmp_path):
+    sources = {}
+    for name, count in (("base", 16), ("tuned", 4)):  # retries up to 8 tries, and up to 2
+        shares = [number % 2 for number in range(count)]
+        rows = [{"problem_id": "p", "reward": share, "visible_tests": share} for share in shares]
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+        sources[name] = tmp_path / f"{name}.jsonl"
+    table = run_tables.retry_table(load_comparison(sources))
+    assert table.header == ("model", "max@1", "max@2", "max@4")
+    names = [row[0].text.partition(",")[0] for row in table.rows]
+    assert names == ["base", "base", "tuned", "tuned"]
+    assert [cell.text == "–" for cell in table.rows[3]] == [False, False, False, True]
+    assert 'id="retry"' in write_report(sources, tmp_path / "page.html").read_text()

@@ -359,3 +359,30 @@ def test_a_server_that_ends_answers_what_it_has_and_leaves_nothing():
         assert set(statuses) <= {200, 504}
         assert 200 in statuses
         assert all(a["run_result"]["stdout"] == "1\n" for s, a in answers if s == 200)
+
+
+ENDLESS = {"program": "while True: pass", "tests": [{"input": "", "output": "1"}]}
+
+
+def test_a_program_that_the_end_of_a_server_cuts_off_is_to_be_sent_again():
+    constants = "maxatk.serve.admission:_END_SECONDS=1"
+    with served(workers=1, constants=constants) as server, ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(server.verify, ENDLESS)
+        server.wait_for_requests(1)
+        assert server.ended() == 0
+        status, answer = asked.result()
+    assert (status, answer["error"]) == (504, "the server is ending; try again")
+
+
+def test_so_is_one_that_a_second_ctrl_c_cuts_off():
+    constants = "maxatk.serve.admission:_END_SECONDS=100 maxatk.serve.server:_END_SECONDS=120"
+    with served(workers=1, constants=constants) as server, ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(server.verify, ENDLESS)
+        server.wait_for_requests(1)
+        server.process.terminate()
+        while not asked.done():
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        assert server.process.wait(patience(60)) == 0
+        status, answer = asked.result()
+    assert (status, answer["error"]) == (504, "the server is ending; try again")

@@ -344,6 +344,23 @@ def test_the_advantages_of_another_method_stand_beside_those_that_trained(served
     assert "needs answers" in browser.evaluate("document.querySelector('.error').textContent")
 
 
+def test_a_method_that_the_group_beside_does_not_take_is_refused_there_alone(browser, tmp_path):
+    write(tmp_path / "large", 1)
+    write(tmp_path / "small", 1, rewards=REWARDS[:3])
+    with View({name: WatchedTraining(tmp_path / name) for name in ("large", "small")}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address + "#group/0/1/0/bon_loo1/4")
+        heads = browser.evaluate("[...document.querySelectorAll('h2')].map(e => e.textContent)")
+        numbers = browser.evaluate(
+            "[...document.querySelectorAll('.numbers')].map(e => e.textContent)"
+        )
+        refusal = browser.evaluate("document.querySelector('.error').textContent")
+        server.shutdown()
+    assert heads == ["large: step 1, p1", "small: step 1, the same prompt"]
+    assert ["under bon_loo1, k = 4" in text for text in numbers] == [True] * 4 + [False] * 3
+    assert "k" in refusal
+
+
 def test_keys_lead_to_neighbours_up_and_to_the_search(served, browser):
     browser.open(served.address + "#step/0/3")
     for key, page in [("ArrowRight", "#step/0/4"), ("ArrowLeft", "#step/0/3"), ("Escape", "#")]:
@@ -639,6 +656,62 @@ def test_lines_of_another_hand_are_left_out_and_counted(tmp_path):
         server.shutdown()
 
 
+def test_a_training_that_is_deleted_leaves_the_others_on_the_page(served, tmp_path):
+    known = found(served, "api/state")["version"]
+    (tmp_path / "a" / GROUPS).unlink()
+    write(tmp_path / "b", 1, first=4)
+    state = found(served, f"api/state?known={known}")
+    assert [run["steps"] for run in state["runs"]] == [[], [1, 2, 3, 4]]
+    assert state["runs"][0]["progress"] == "groups.jsonl is gone"
+    assert rows_of(found(served, "api/tables?most=50"))[0][0] == "b, 4"
+    assert "<svg" in found(served, "api/figure?key=reward")["svg"]
+    write(tmp_path / "a", 5)  # begun anew, with as many bytes
+    anew = found(served, f"api/state?known={state['version']}")
+    assert anew["version"] != known
+    assert anew["runs"][0]["progress"].startswith("step 5 of 30")
+
+
+def test_its_figures_leave_an_open_page(browser, tmp_path):
+    write(tmp_path / "train", 2)
+    an_evaluation(tmp_path / "eval", done=3)
+    with View(runs_in({"runs": tmp_path})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address)
+        keys = "[...document.querySelectorAll('figure')].map(e => e.dataset.key).join(' ')"
+        of_the_training = "reward max@2 entropy frac_groups_without_signal step_time"
+        browser.until(f"{keys} === '{of_the_training} max@k'")
+        (tmp_path / "train" / GROUPS).unlink()
+        browser.until(f"{keys} === 'max@k'")
+        server.shutdown()
+
+
+def test_a_group_that_cannot_be_read_says_so(browser, tmp_path):
+    write(tmp_path / "a", 1)
+    with (tmp_path / "a" / GROUPS).open("ab") as file:
+        file.write(BAD_GROUPS[-1])
+    with View({"a": WatchedTraining(tmp_path / "a")}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address + "#group/0/1/2")
+        shown = browser.evaluate("document.getElementById('place').innerText")
+        server.shutdown()
+    assert "(this group cannot be read)" in shown
+    assert "There are no samples here." in shown
+
+
+def test_what_a_trainer_has_not_recorded_of_a_sample_is_left_out(browser, tmp_path):
+    group = a_group(1, "p")
+    for sample in group["samples"]:
+        del sample["tokens"]
+    GroupLog(tmp_path / "a" / GROUPS, step=0, about={"method": "rloo", "k": 2}).append([group])
+    with View({"a": WatchedTraining(tmp_path / "a")}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(server.address + "#group/0/1/0")
+        shown = browser.evaluate("document.querySelector('.numbers').textContent")
+        server.shutdown()
+    assert "tokens" not in shown
+    assert "advantage" in shown
+
+
 def test_a_line_without_an_end_does_not_hide_what_came_before_it(tmp_path):
     write(tmp_path / "a", 2)
     size = (tmp_path / "a" / GROUPS).stat().st_size
@@ -653,6 +726,23 @@ def test_a_line_without_an_end_does_not_hide_what_came_before_it(tmp_path):
         file.write(b"\n")
     watched.refresh()
     assert watched.log[-1] == {"loss": 1, "step": 3}
+
+
+@pytest.mark.parametrize("file", ["scores.jsonl", "results.json"])
+def test_an_evaluation_that_cannot_be_read_says_why(tmp_path, file):
+    an_evaluation(tmp_path / "e", done=3, ended=True)
+    whole = (tmp_path / "e" / file).read_bytes()
+    (tmp_path / "e" / file).write_bytes(whole[:-9] + b"\n")
+    watched = WatchedEvaluation(tmp_path / "e")
+    assert f"cannot be read: {tmp_path / 'e' / file}" in watched.progress
+    (tmp_path / "e" / file).write_bytes(whole)
+    watched.refresh()
+    assert watched.progress == "6 samples verified"
+
+
+def test_an_evaluation_without_a_score_yet_is_not_damaged(tmp_path):
+    an_evaluation(tmp_path / "e", done=0)
+    assert WatchedEvaluation(tmp_path / "e").progress == "0 of 6 samples verified"
 
 
 @pytest.mark.parametrize("settings", [5, {"sampling": True}, {"problems": []}, {"sampling": {}}])

@@ -10,6 +10,7 @@ from maxatk.report.comparison import Comparison, Run
 from maxatk.report.decision import Decision
 from maxatk.report.paired_tests import PairedTest
 from maxatk.report.problem_details import ProblemDetails
+from maxatk.writing import without_lone_surrogates
 
 
 def problem_data(
@@ -26,7 +27,8 @@ def problem_data(
         values.append([_values_by_k(run, metric, comparison.ks) for run in comparison.runs])
         means.append([_means_by_k(run, metric, comparison.ks) for run in comparison.runs])
     data = {
-        "ids": comparison.baseline.results.ids,
+        # Half of a surrogate pair has no place in the address of a problem.
+        "ids": list(map(without_lone_surrogates, comparison.baseline.results.ids)),
         "models": comparison.names,
         "ks": comparison.ks,
         "metrics": comparison.metrics,

@@ -111,7 +111,8 @@ def retry_table(comparison: Comparison) -> Table:
     It has no rows where no run has one.
     """
     runs = [run for run in comparison.runs if RETRIED in run.results.metrics]
-    ks = sorted({k for run in runs for k in run.results.metrics[RETRIED]})
+    # Of the k that all runs have: one of more samples has a retry at some that others lack.
+    ks = [k for k in comparison.ks if any(k in run.results.metrics[RETRIED] for run in runs)]
     measures = [Measure("", "max@k", k) for k in ks]
     rows: list[list[Cell | str]] = []
     for run in runs:

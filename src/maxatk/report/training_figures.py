@@ -47,7 +47,9 @@ def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: st
             steps, values = points[drawable].T
             line = lines[curve["name"]]
             axes.plot(steps, values, color=line.color, linewidth=0.8, alpha=0.35)
-            axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
+            # A line through one point alone would not be seen.
+            marker = line.marker if len(steps) == 1 else ""
+            axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash, marker=marker)
         axes.set(xlabel="optimizer step", ylabel=key)
         ends = [curve["last_step"] for curve in curves if curve.get("last_step")]
         if ends:

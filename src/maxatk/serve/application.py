@@ -71,6 +71,8 @@ class Application:
             return
         except (InvalidValueError, DataError) as error:
             result = refusal(422, str(error))
+        except asyncio.CancelledError:  # by a second Ctrl-C, which waits for nothing
+            result = refusal(TRY_AGAIN, "the server is ending; try again")
         except SandboxError:  # the verifier was closed meanwhile
             result = refusal(TRY_AGAIN, "the sandbox failed; try again")
         except Exception:  # a defect: the log has its traceback, and the client must not
@@ -151,7 +153,7 @@ class Application:
                     # Its programs that run are waited for, because they hold the turn.
                     given_up.set()
                     watched.discard(gone)
-                elif not running.done() and path == "/verify":
+                elif not running.done() and not closed.done() and path == "/verify":
                     await reply.beat()
         finally:
             given_up.set()

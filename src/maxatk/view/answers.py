@@ -49,8 +49,11 @@ class Answers:
         self._drawing = threading.Lock()  # matplotlib is not made for several threads
 
     def state(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return what the runs are and which figures they have; nothing where that is `known`."""
-        version = "-".join(run.refresh() for run in self._runs)
+        """Return what the runs are and which figures they have; nothing where that is `known`.
+
+        Raises FileNotFoundError where all of them are gone.
+        """
+        version = self._refreshed()
         if query.get("known") == version:
             return {"version": version}
         figures = drawn_quantities(self._curves())
@@ -70,6 +73,18 @@ class Answers:
             for place, (name, run) in enumerate(zip(self._names, self._runs, strict=True))
         ]
         return {"version": version, "figures": figures, "methods": list(METHODS), "runs": runs}
+
+    def _refreshed(self) -> str:
+        """Refresh all runs but those that are gone; return what stands for what is known now."""
+        versions = []
+        for run in self._runs:
+            try:
+                versions.append(run.refresh())
+            except FileNotFoundError:
+                versions.append("gone")
+                if versions.count("gone") == len(self._runs):
+                    raise
+        return "-".join(versions)
 
     def figure(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return a figure as SVG, as the report draws it."""

@@ -39,6 +39,7 @@ class WatchedEvaluation:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._version = ""
+        self._damage = ""  # why the files could not be read when they were last looked at
         self.results: Results | None = None
         self._scores = ScoreTally()
         self.groups: dict[int, dict[str, list[float | None]]] = {0: {}}
@@ -49,11 +50,14 @@ class WatchedEvaluation:
         scores = self._folder / SCORES
         results = self._folder / RESULTS
         version = f"{_size(scores)}.{_size(results)}"
-        if version != self._version and scores.is_file():
-            # A line that is being written, or none yet: the next call finds more.
-            with contextlib.suppress(DataError):
+        if version != self._version and scores.is_file() and scores.stat().st_size:
+            try:
                 self._read()
                 self._version = version
+                self._damage = ""
+            except DataError as error:
+                # Or a line that is being written: then the next call finds more.
+                self._damage = f"; cannot be read: {error}"
         return self._version
 
     def _read(self) -> None:
@@ -82,16 +86,20 @@ class WatchedEvaluation:
 
     @property
     def progress(self) -> str:
-        """How far the evaluation is, and what its reward is where a column stands in for it."""
+        """How far the evaluation is, and what its reward is where a column stands in for it.
+
+        Behind it is why its files cannot be read, where that is so.
+        """
         column = self._scores.column
-        reward = "" if column is None else f"; the reward is the column {column!r}"
+        ending = "" if column is None else f"; the reward is the column {column!r}"
+        ending += self._damage
         done = sum(map(len, self.groups[0].values()))
         manifest = self._manifest()
         samples = recorded(manifest, "settings.sampling.samples")  # of a problem
         problems = recorded(manifest, "settings.problems.count")
         if is_whole(samples, 1) and is_whole(problems, 1) and samples * problems > done:
-            return f"{done:,} of {counted(samples * problems, 'sample')} verified{reward}"
-        return f"{counted(done, 'sample')} verified{reward}"
+            return f"{done:,} of {counted(samples * problems, 'sample')} verified{ending}"
+        return f"{counted(done, 'sample')} verified{ending}"
 
     def _manifest(self) -> dict[str, Any]:
         """Return the manifest of the run; an empty one where it is missing or being written."""

@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,8 @@ class WatchedTraining:
     def __init__(self, folder: Path) -> None:
         self._path = folder / GROUPS
         self._lock = threading.Lock()
-        self._resumptions = 0
+        self._histories = 0  # that were forgotten, as of a training that was resumed
+        self._is_gone = False
         self._end = 0  # of the lines that were read, in bytes
         self._last_line = b""
         self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by step
@@ -48,21 +49,35 @@ class WatchedTraining:
         self.refresh()
 
     def refresh(self) -> str:
-        """Read what has been appended; return what stands for the state that is known now."""
-        with self._lock, self._path.open("rb") as file:
+        """Read what has been appended; return what stands for the state that is known now.
+
+        Raises FileNotFoundError where the file is gone, of which then nothing is known any more.
+        """
+        with self._lock:
+            try:
+                file = self._path.open("rb")
+            except FileNotFoundError:
+                self._is_gone = True
+                self._forget()
+                raise
+            self._is_gone = False
+            return self._read(file)
+
+    def _read(self, file: BinaryIO) -> str:
+        with file:
             # A training that is resumed drops lines, and others come in their place: then the last
             # line that was read is no longer where it was.
             file.seek(self._end - len(self._last_line))
             if file.read(len(self._last_line)) != self._last_line:
                 self._forget()
-                self._resumptions += 1
                 file.seek(0)
             for line in iter(lambda: file.readline(LONGEST_LINE), b""):
                 if not self._add(line):
                     break  # the line is not whole yet
-            return f"{self._resumptions}.{self._end}"
+        return f"{self._histories}.{self._end}"
 
     def _forget(self) -> None:
+        self._histories += 1
         # New objects, not emptied ones: another thread may be reading the old.
         self._end = 0
         self._last_line = b""
@@ -108,6 +123,8 @@ class WatchedTraining:
     @property
     def progress(self) -> str:
         """How far the training is, and how long it will take if it said its seconds a step."""
+        if self._is_gone:
+            return f"{GROUPS} is gone"
         last_row = self.log[-1] if self.log else {"step": 0}
         step = last_row["step"]
         text = f"step {step}"

@@ -139,11 +139,15 @@
     return line;
   }
 
+  // An address that was typed may have the marks of an id as they are, as in HumanEval/0.
+  function plainHash() {
+    try { return decodeURIComponent(location.hash); } catch { return location.hash; }
+  }
   const address = (row) => `#problem=${encodeURIComponent(data.ids[row])}`;
 
   // The problem that the address names is opened and shown, whatever the filters were.
   function visit() {
-    const row = data.ids.findIndex((_, at) => address(at) === location.hash);
+    const row = data.ids.findIndex((id) => `#problem=${id}` === plainHash());
     if (row < 0) return;
     Object.assign(state, { which: "all", text: "", shown: Infinity });
     search.value = "";

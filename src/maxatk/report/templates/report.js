@@ -20,8 +20,10 @@ addEventListener("afterprint", () => { document.documentElement.classList.remove
 
 // CSV: what stands below a number, such as its interval, has a column of its own.
 const plain = (text) => text.trim().replaceAll("−", "-").replaceAll("–", "");
-const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-const csv = (rows) => rows.map((row) => row.map((text) => quoted(String(text))).join(",") + "\r\n").join("");
+// A spreadsheet would compute what begins like a formula: a model may be named `=1+1`.
+const inert = (text) => (/^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
+const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+const csv = (rows) => rows.map((row) => row.map((text) => quoted(inert(String(text)))).join(",") + "\r\n").join("");
 function cells(table) {
   const parts = (cell) => [plain((cell.querySelector("span") || cell).textContent), ...[...cell.querySelectorAll("small")].map((s) => s.textContent)];
   const rows = [...table.querySelectorAll("tbody tr:not(.detail)")].map((row) => [...row.cells].map(parts));

@@ -106,7 +106,7 @@
     const facts = [
       ...(sample.advantage === undefined ? [] : [["advantage", digits(sample.advantage)]]),
       ...(other === undefined ? [] : [[`under ${named}`, digits(other)]]),
-      ...(sample.tokens === null ? [] : [["tokens", digits(sample.tokens)]]), ...Object.entries(sample.rewards || {}).map(([name, value]) => [name, digits(value)]),
+      ...(Number.isFinite(sample.tokens) ? [["tokens", digits(sample.tokens)]] : []), ...Object.entries(sample.rewards || {}).map(([name, value]) => [name, digits(value)]),
       ...(sample.tests ? [["tests", `${sample.passed} of ${sample.tests}${sample.outcome ? `, ${sample.outcome.replaceAll("_", " ")}` : ""}`]] : []),
     ];
     numbers.append(...facts.map(([name, value]) => make("span", `${name}: ${value}`)));
@@ -116,6 +116,7 @@
     return box;
   }
   function side(group, named) {
+    if (!group.samples.length) return make("p", "There are no samples here.");
     const [whole, box] = [make("div"), make("div", undefined, { class: "group" })];
     const best = group.samples.reduce((one, other) => ((other.reward ?? -Infinity) > (one.reward ?? -Infinity) ? other : one));
     const beats = group.samples.some((sample) => sample.reward !== best.reward);
@@ -138,14 +139,15 @@
     shown.append(select);
     return shown;
   }
+  // A group under the method that is chosen; where that is refused without it, and why.
+  async function groupAt(where, choice) {
+    try { return [await ask("group", { ...where, ...choice }), ""]; }
+    catch (error) { return [await ask("group", where), error.message]; }
+  }
+  const refused = (refusal) => (refusal ? [make("p", refusal, { class: "error" })] : []);
   async function groupPage([run, step, at, method = "-", k, beside]) {
     const choice = method === "-" ? {} : { method, k };
-    let [group, refusal] = [null, ""];
-    try { group = await ask("group", { run, step, place: at, ...choice }); }
-    catch (error) {
-      refusal = error.message;
-      group = await ask("group", { run, step, place: at });
-    }
+    const [group, refusal] = await groupAt({ run, step, place: at }, choice);
     const named = method !== "-" && !refusal ? `${method}, k = ${k}` : "";
     const name = `${state.runs[run].name}${Number(step) ? `: step ${step}` : ""}`;
     const go = (changed) => {
@@ -170,12 +172,13 @@
       neighbours(up, (next) => `#group/${run}/${step}/${next}${k ? `/${method}/${k}` : ""}`, [...Array(group.count).keys()], Number(at), (place) => `${place + 1} of ${group.count}`),
       ...(group.prompt ? [make("pre", group.prompt)] : []), controls,
       make("p", `${group.method === undefined ? "" : `Trained with ${typeof group.method === "string" ? group.method : JSON.stringify(group.method)}, k = ${group.k}. `}Lines in which a completion differs from the first one here are marked.`, { class: "soft" }),
-      ...(refusal ? [make("p", refusal, { class: "error" })] : []), side(group, named),
+      ...refused(refusal), side(group, named),
     ];
     if (other) {
       const [number, where, index] = other;
-      const besides = await ask("group", { run: number, step: where, place: index, ...(named && state.runs[number].trained ? choice : {}) });
-      parts.push(make("h2", `${state.runs[number].name}${where ? `: step ${where}` : ""}, the same prompt`), side(besides, named));
+      const chosen = named && state.runs[number].trained ? choice : {};
+      const [besides, reason] = await groupAt({ run: number, step: where, place: index }, chosen);
+      parts.push(make("h2", `${state.runs[number].name}${where ? `: step ${where}` : ""}, the same prompt`), ...refused(reason), side(besides, named));
     }
     if (group.drawn.length > 1) parts.push(link(`the prompt was drawn ${group.drawn.length} times`, `#prompt/${group.group}`));
     return parts;
@@ -205,6 +208,8 @@
       if (newest.version !== version) {
         const first = state === null;
         [state, version] = [newest, newest.version];
+        const keys = state.figures.map(([key]) => key);
+        for (const one of [...figures.children]) if (!keys.includes(one.dataset.key)) one.remove(); // of a run that is gone
         document.getElementById("runs").replaceChildren(...state.runs.map((run) => {
           const line = make("li");
           const swatch = make("span", undefined, { class: "swatch" });
