@@ -234,7 +234,7 @@ def verifier():
         ("1/2", "The answer is 1/2 or 0.5.", 1.0),
         ("1234", "The answer is 1,234.", 1.0),
         ("42", "Is it 41 or 42? It is 42.", 1.0),
-        # what the answer is not, in prose
+        # what the answer is not, in prose and in tags
         ("42", "The answer is not 42.", 0.0),
         ("42", "not 42", 0.0),
         ("43", "The answer is not 42 but 43.", 1.0),
@@ -247,6 +247,9 @@ def verifier():
         ("41", "It is 42, not $41 + 1$.", 0.0),
         ("2", "Is x equal to 3 or not? It is not 3 - 2 but 3 - 1 = 2.", 1.0),
         ("42", "Whether it is odd or not 42 is even.", 1.0),
+        ("42", "<answer>not 42</answer>", 0.0),
+        ("42", "<answer>42, not 41</answer>", 1.0),
+        ("42", "<answer>The answer is 42, not 41.</answer>", 1.0),
         ("42", "In 2024, 42 people", 1.0),
         ("42", "The answer is 42, as in 2024.", 1.0),
         # Markdown and signs

@@ -161,6 +161,7 @@ def prose(text: str, read: Callable[[str], str] = formula) -> str:
 def content_of(text: str) -> str:
     """Return what a box or a tag holds without Markdown, a last comma and the word "Answer:"."""
     text = _ANNOUNCED.sub("", _EMPHASIS.sub(r"\2", text)).strip()
+    text = _NOT.sub(r"\1", text)
     if text.endswith(",") and not text.endswith("\\,"):
         text = text[:-1]
     hedged = _OR_UNIT.fullmatch(" ".join(_FONT.sub(r" \1 ", text).split()))
