@@ -33,6 +33,14 @@ def test_the_help_of_every_verb_has_an_example(command, capsys):
     assert f"Example: maxatk {command}" in capsys.readouterr().out
 
 
+def test_the_example_of_eval_needs_no_other_limit_for_the_built_in_model(capsys):
+    with pytest.raises(SystemExit):
+        main(["eval", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Example: maxatk eval --model runs/base --problems test.jsonl --out" in shown
+    assert "runs/mini" not in shown  # whose context is shorter than the default completion
+
+
 def refused(done):
     """Return the message of a command that refused its input."""
     assert done.returncode == 2, done

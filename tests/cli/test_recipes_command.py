@@ -20,6 +20,7 @@ def test_recipes_are_listed_and_shown_from_an_empty_folder(maxatk):
     assert about["mini/fast"] == (
         "Every stage of demo.yaml in about a minute: a check that all parts work, not a result."
     )
+    assert about["mini/front_dr_grpo"].endswith("by the length?")  # and not with `Dr.`
     shown = maxatk("recipes", "show", "mini/train").stdout
     assert shown == packaged_recipes()["mini/train"].read_text()
 

@@ -164,6 +164,28 @@ def test_a_reward_with_a_decimal_comma_is_refused_and_what_to_write_is_said(tmp_
         read_rewards(path)
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "problem_id,reward\np,1\nq,1_000\n",
+        "problem_id,r0,r1\np,1,0\nq,1,1_0.5\n",
+        "problem_id,sample,reward\np,0,1\np,1_0,1\n",
+    ],
+    ids=["long", "wide", "sample"],
+)
+def test_a_number_with_an_underscore_is_none_in_a_table(tmp_path, table):
+    path = tmp_path / "scores.csv"
+    path.write_text(table)
+    with pytest.raises(DataError, match=r"scores.csv:3: .*must be .*, got '1_0.*'"):
+        read_rewards(path)
+
+
+def test_texts_such_as_2024_01_are_no_column_of_numbers(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("problem_id,reward,month,judge\np,1,2024_01,0.5\np,0,2024_02,1\n")
+    assert {name for score in read_rewards(path).scores for name in score.columns} == {"judge"}
+
+
 @pytest.mark.parametrize("command", ["score", "compare"])
 @pytest.mark.parametrize("cell", ['"0,5"', "good"])
 def test_a_column_for_the_reward_is_held_to_what_a_reward_is(maxatk, tmp_path, command, cell):

@@ -234,6 +234,22 @@ def verifier():
         ("1/2", "The answer is 1/2 or 0.5.", 1.0),
         ("1234", "The answer is 1,234.", 1.0),
         ("42", "Is it 41 or 42? It is 42.", 1.0),
+        # what the answer is not, in prose and in tags
+        ("42", "The answer is not 42.", 0.0),
+        ("42", "not 42", 0.0),
+        ("43", "The answer is not 42 but 43.", 1.0),
+        ("42", "So the answer is 42, not 41.", 1.0),
+        ("42", "So there are 42 apples, not 41 apples.", 1.0),
+        ("41", "So there are 42 apples, not 41 apples.", 0.0),
+        ("-3", "It is -3 (not 3).", 1.0),
+        ("42", "It is $42$, not $41$.", 1.0),
+        ("42", "The total is $42, not $41.", 1.0),
+        ("41", "It is 42, not $41 + 1$.", 0.0),
+        ("2", "Is x equal to 3 or not? It is not 3 - 2 but 3 - 1 = 2.", 1.0),
+        ("42", "Whether it is odd or not 42 is even.", 1.0),
+        ("42", "<answer>not 42</answer>", 0.0),
+        ("42", "<answer>42, not 41</answer>", 1.0),
+        ("42", "<answer>The answer is 42, not 41.</answer>", 1.0),
         ("42", "In 2024, 42 people", 1.0),
         ("42", "The answer is 42, as in 2024.", 1.0),
         # Markdown and signs
@@ -427,6 +443,7 @@ def test_another_value_is_wrong_in_every_notation(answers, gold, value, form):
         "1, ",
         "*1",
         "1e",
+        "not 1 ",
     ],
 )
 def test_no_text_makes_reading_an_answer_slow(text):

@@ -42,7 +42,7 @@ class Command:
 
     If interrupted, rerun the same command: it loses at most the samples in flight.
 
-    Example: maxatk eval --model runs/mini/base --problems runs/mini/test.jsonl --out runs/eval/base
+    Example: maxatk eval --model runs/base --problems test.jsonl --out runs/eval/base --samples 64
 
     Example: maxatk eval recipe.yaml sampling.samples=64 --out runs/eval/other
 

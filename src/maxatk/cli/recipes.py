@@ -41,7 +41,7 @@ def _about(path: Path) -> str:
     """Return the first sentence of the comment that a recipe begins with."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), path.open(encoding="utf-8"))
     text = " ".join(line.strip("# \n") for line in lines)
-    return re.split(r"(?<=[.?])\s+(?=[A-Z`\[])", text)[0]
+    return re.split(r"(?<=[.?])(?<!\bDr\.)\s+(?=[A-Z`\[])", text)[0]
 
 
 COMMANDS: dict[str, Callable[..., None]] = {"list": list_recipes, "show": show_recipe}

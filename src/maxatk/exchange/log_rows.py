@@ -280,6 +280,8 @@ def _as_number(value: Any) -> float | None:
         value = {"true": 1.0, "false": 0.0}.get(value.strip().lower(), value)
     if not isinstance(value, (str, bool, int, float, decimal.Decimal)):
         return None
+    if isinstance(value, str) and "_" in value:  # of 1_000 Python reads 1000, and no table means it
+        return None
     try:
         return float(value)
     except ValueError:

@@ -73,6 +73,12 @@ _LIST = re.compile(
     rf"({_COUNT}(?:(?:, (?:and )?| and ){_COUNT})+)(?=\.?\s*(?:\Z|\n))"
 )
 _JOINT = re.compile(r",? (?:and|or) |, ")
+# What the answer is not, as in "42, not 41", by itself and in no term; not behind `or`.
+_ALONE = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?"
+_NOT = re.compile(
+    r"(?<![\w\\-])(?<!or )([Nn]ot) "
+    rf"(?:\${_ALONE}\$|\\?\${_ALONE}(?=\.?\s*(?:\Z|\n))|{_ALONE}{_END}(?! ?[-+*^=×<>]))"
+)
 _COLORED = re.compile(r"\\textcolor\s*\{[^{}]*\}|\\underline(?=\s*\{)")
 _ANNOUNCED = re.compile(r"\A\s*\\text\s*\{\s*[Aa]nswer:\s*\}")
 
@@ -133,7 +139,7 @@ def prose(text: str, read: Callable[[str], str] = formula) -> str:
 
     `read` is what makes LaTeX of a formula.
     """
-    text = _BOX_WITHOUT_BRACES.sub(" ", text)
+    text = _NOT.sub(r"\1", _BOX_WITHOUT_BRACES.sub(" ", text))
     text = _OR_FORMULA.sub(_listed_without_units, text)
     pieces = []
     in_formula = False
@@ -155,6 +161,7 @@ def prose(text: str, read: Callable[[str], str] = formula) -> str:
 def content_of(text: str) -> str:
     """Return what a box or a tag holds without Markdown, a last comma and the word "Answer:"."""
     text = _ANNOUNCED.sub("", _EMPHASIS.sub(r"\2", text)).strip()
+    text = _NOT.sub(r"\1", text)
     if text.endswith(",") and not text.endswith("\\,"):
         text = text[:-1]
     hedged = _OR_UNIT.fullmatch(" ".join(_FONT.sub(r" \1 ", text).split()))
