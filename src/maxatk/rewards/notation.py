@@ -55,7 +55,8 @@ _QUOTES = re.compile("[`\"'≈]")
 _BRACKETS = re.compile(r"\A\s*\(([-+]?\d+(?:\.\d+)?)\)\s*\Z")  # of one number
 # Markdown around all that a tag holds, and asterisks around a number in prose.
 _EMPHASIS = re.compile(r"\A\s*(\*{1,3}|`)([^*`]+)\1\s*\Z")
-_COUNT = r"[-+]?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?"
+_NUMERAL = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?"
+_COUNT = rf"[-+]?\$?{_NUMERAL}"
 _END = r"(?![\w^*/%])(?![.,]\d)"
 _EMPHASISED = re.compile(rf"(?<![\w*`)])(?<!\d )\*({_COUNT})\*(?![\w*`(])")
 # The sign of a number and not of a sum; `\$` is money.
@@ -74,7 +75,7 @@ _LIST = re.compile(
 )
 _JOINT = re.compile(r",? (?:and|or) |, ")
 # What the answer is not, as in "42, not 41", by itself and in no term; not behind `or`.
-_ALONE = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?"
+_ALONE = rf"[-+]?{_NUMERAL}"
 _NOT = re.compile(
     r"(?<![\w\\-])(?<!or )([Nn]ot) "
     rf"(?:\${_ALONE}\$|\\?\${_ALONE}(?=\.?\s*(?:\Z|\n))|{_ALONE}{_END}(?! ?[-+*^=×<>]))"

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from maxatk.serve.answers import TRY_AGAIN, RefusedError
+from maxatk.serve.answers import ENDING, TRY_AGAIN, RefusedError
 
 _MOST_BYTES = 512 << 20  # of all bodies that are held
 _END_SECONDS = 10.0  # that requests which are worked on have when the server ends
@@ -66,7 +66,7 @@ class Admission:
             if gone.done():
                 raise ClientGoneError
             if closing.done():
-                raise RefusedError(TRY_AGAIN, "the server is ending; try again")
+                raise RefusedError(TRY_AGAIN, ENDING)
             if not turn.done():
                 raise RefusedError(TRY_AGAIN, "the request waited too long; try again")
         except BaseException:

@@ -10,6 +10,7 @@ from typing import Any
 OK = 200
 TRY_AGAIN = 504
 """The one status that verl's client takes as a reason to send its request again."""
+ENDING = "the server is ending; try again"
 
 
 @dataclasses.dataclass(frozen=True)

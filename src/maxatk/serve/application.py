@@ -17,7 +17,7 @@ from maxatk.errors import DataError, InvalidValueError, SandboxError
 from maxatk.jsonl import json_object
 from maxatk.serve import run_code, verify
 from maxatk.serve.admission import Admission, ClientGoneError
-from maxatk.serve.answers import OK, TRY_AGAIN, Answer, RefusedError, answer, refusal
+from maxatk.serve.answers import ENDING, OK, TRY_AGAIN, Answer, RefusedError, answer, refusal
 from maxatk.serve.bodies import Incoming, Message, Receive, body_of
 from maxatk.serve.work import Work, carry_out
 from maxatk.verifier import Verifier
@@ -72,7 +72,7 @@ class Application:
         except (InvalidValueError, DataError) as error:
             result = refusal(422, str(error))
         except asyncio.CancelledError:  # by a second Ctrl-C, which waits for nothing
-            result = refusal(TRY_AGAIN, "the server is ending; try again")
+            result = refusal(TRY_AGAIN, ENDING)
         except SandboxError:  # the verifier was closed meanwhile
             result = refusal(TRY_AGAIN, "the sandbox failed; try again")
         except Exception:  # a defect: the log has its traceback, and the client must not
@@ -161,7 +161,7 @@ class Application:
         if gone.done():
             raise ClientGoneError
         if not running.done():
-            raise RefusedError(TRY_AGAIN, "the server is ending; try again")
+            raise RefusedError(TRY_AGAIN, ENDING)
         return running.result()
 
     def _read(self, path: str, body: bytes) -> Work | Answer:

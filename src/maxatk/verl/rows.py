@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from maxatk.check import returned_number, shown
 from maxatk.errors import InvalidValueError
+from maxatk.objectives.layout import layout_of_ids
 from maxatk.objectives.metrics import passes
 from maxatk.objectives.objective import Objective
 from maxatk.training.groups import Groups
@@ -145,11 +145,10 @@ def validation_metrics(
     metrics = {}
     for source in dict.fromkeys(sources):
         places = np.flatnonzero(source_of_row == source)
-        prompts = [ids[int(place)] for place in places]
-        rows = Rows(prompts, group_size=max(Counter(prompts).values()))
+        layout = layout_of_ids([ids[int(place)] for place in places])
         metrics[f"val-aux/{source}/reward/unscored"] = float(np.isnan(rewards[places]).mean())
         for name, values in (("max", rewards), ("pass", solved)):
-            table = rows.table(values[places])
+            table = layout.rows("rewards", values[places])
             for size in logged_ks(table.shape[1], k):
                 metrics[f"val-core/{source}/reward/{name}@{size}"] = mean_max_at_k(table, size)
     return metrics

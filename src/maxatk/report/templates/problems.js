@@ -147,7 +147,8 @@
 
   // The problem that the address names is opened and shown, whatever the filters were.
   function visit() {
-    const row = data.ids.findIndex((id) => `#problem=${id}` === plainHash());
+    const named = plainHash();
+    const row = data.ids.findIndex((id) => `#problem=${id}` === named);
     if (row < 0) return;
     Object.assign(state, { which: "all", text: "", shown: Infinity });
     search.value = "";
