@@ -392,6 +392,31 @@ def test_a_training_runs_against_a_server_with_older_weights(model_folder, tmp_p
     json.dumps(rows)
 
 
+def test_a_training_killed_behind_its_last_step_takes_no_further_one(tiny, tmp_path):
+    config = settings(
+        tmp_path, method="bon_loo1", save_strategy="steps", save_steps=1, learning_rate=0.1
+    )
+
+    def run(resume):
+        rollouts = group_of(sequences(1)[:3], [[-1.0]] * 3, group_id=0)
+        rows = asyncio.run(a_loop(tiny, config)._score_group(rollouts))
+        trainer = MaxAtKAsyncTrainer(
+            model=tiny,
+            reward_funcs=rewards_of_ids,
+            args=config,
+            train_dataset=Dataset.from_list([{"prompt": []}]),
+            rollout_worker=Prepared(rows),
+            weight_transfer=NoTransfer(),
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer
+
+    finished = run(resume=None)
+    again = run(resume=str(tmp_path / "checkpoint-1"))
+    assert again.state.global_step == 1
+    assert are_equal(copied(again.model), copied(finished.model))
+
+
 def letters(completions, **_):
     return text_reward([turns[0]["content"] for turns in completions])
 
@@ -400,6 +425,7 @@ REFUSED = {
     "k above n": ({"k": 4}, r"k: must be a whole number from 1 to num_generations \(3\), got 4"),
     "k of n": ({"k": 3, "method": "bon_centred"}, r"k=3 needs at least 4 samples, got 3"),
     "an unknown method": ({"method": "bon"}, "method: unknown value 'bon'"),
+    "a method on answers": ({"method": "majority"}, "method: 'majority' looks at answers, which"),
     "a split group": (
         {"per_device_train_batch_size": 4},
         "per_device_train_batch_size: must be a multiple of num_generations 3.*got 4",

@@ -19,11 +19,13 @@ import trl
 from maxatk.check import needing, require, returned_rewards
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
+from maxatk.objectives.setting import method_of
 from maxatk.python_numbers import use_python_numbers
 from maxatk.train.arguments import by_name
 from maxatk.train.checked_rewards import LARGEST_REWARD, with_checked_values
 from maxatk.train.config import WithObjective
 from maxatk.train.finite_gradients import FiniteGradients
+from maxatk.train.last_step import EndsAtLastStep
 from maxatk.train.launch import check_processes
 from maxatk.train.policy_drift import PolicyDrift
 from maxatk.train.rollout_batch import refuse_best_of
@@ -69,6 +71,7 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
 
     def __post_init__(self) -> None:
         use_python_numbers(self)
+        self._refuse_answers()
         self.check_objective()
         if self.objective.needs_ratios:
             method = f"the method {self.method!r}"
@@ -82,6 +85,14 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
             require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
         check_unread(self)
+
+    def _refuse_answers(self) -> None:
+        """Refuse a method on answers, which the worker does not read from completions."""
+        if method_of(self.method).credit_row.needs_answers:
+            raise InvalidValueError(
+                f"method: {self.method!r} looks at answers, which asynchronous training does not "
+                "read; MaxAtKConfig has a setting for them"
+            )
 
 
 class MaxAtKRolloutLoop(_AsyncRolloutLoop):
@@ -182,7 +193,7 @@ class WholeGroups(torch.utils.data.IterableDataset):
                 group = []
 
 
-class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
+class MaxAtKAsyncTrainer(EndsAtLastStep, AsyncGRPOTrainer):
     """Train for max@k while a server samples: an AsyncGRPOTrainer with advantages of this package.
 
     Takes the arguments of TRL's AsyncGRPOTrainer. A correction sets the advantages in every
