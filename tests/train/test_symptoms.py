@@ -155,6 +155,17 @@ def test_a_training_that_helps_on_one_of_several_sets_does_not_memorize(memorize
     assert "memorizing" not in found_in([*of_one_set, *held_out_rows(of_all)])
 
 
+def test_the_mean_reward_stands_in_for_a_held_out_max_at_1(memorized):
+    """As in the record of `best_of`, which logs the held-out max@k of its own k alone."""
+
+    def without(log):
+        return [{key: row[key] for key in row if key != "eval_max@1"} for row in log]
+
+    of_its_own, of_all = memorized
+    assert found_in(without(of_its_own)) == found_in(of_its_own)
+    assert "memorizing" not in found_in(without(of_all))
+
+
 def held_out_rows(log):
     return [{"eval_easy_max@1": row["eval_max@1"]} for row in log if "eval_max@1" in row]
 

@@ -33,7 +33,8 @@ MOST_WITHOUT_SIGNAL = 0.5  # share of groups; above it most of the sampling teac
 _MAX_AT_K = re.compile(r"max@(\d+)")
 _REWARD_BY_NAME = re.compile(r"rewards/(.+)/mean")
 _HELD_OUT = "eval_"
-_HELD_OUT_MAX_AT_1 = re.compile(r"eval_(?:.+_)?max@1")  # of several sets with their names
+# The mean reward is max@1, which `best_of` does not log for a k above 1. Sets have their names.
+_HELD_OUT_MAX_AT_1 = re.compile(r"(eval_(?:.+_)?)(max@1|reward)")
 
 # Standard errors of a fall that prompts and samples do not make by chance.
 _SURE = 2.5
@@ -193,7 +194,7 @@ def _memorized(rows: Sequence[LogRow]) -> str | None:
     if move < _CERTAIN:
         return None
     sentences = [sentence]
-    for key in sorted({key for row in rows for key in row if _HELD_OUT_MAX_AT_1.fullmatch(key)}):
+    for key in _held_out_max_at_1(rows):
         held_out = known_values(rows, key)
         half = len(held_out) // 2
         if half < 2:
@@ -204,6 +205,16 @@ def _memorized(rows: Sequence[LogRow]) -> str | None:
             return None
         sentences.append(f"held out {before:.3f} to {now:.3f}")
     return ", ".join(sentences) if len(sentences) > 1 else None
+
+
+def _held_out_max_at_1(rows: Sequence[LogRow]) -> list[str]:
+    """Return the key of max@1 of every held-out set: that of the mean reward if it has no other."""
+    key_of_set: dict[str, str] = {}
+    for key in sorted({key for row in rows for key in row}):
+        match = _HELD_OUT_MAX_AT_1.fullmatch(key)
+        if match is not None:
+            key_of_set.setdefault(match[1], key)  # "max@1" comes before "reward"
+    return list(key_of_set.values())
 
 
 def _part_ways(rows: Sequence[LogRow]) -> str | None:
@@ -264,7 +275,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "memorizing",
-        (max_at(1), f"{_HELD_OUT}{max_at(1)}"),
+        (max_at(1), f"{_HELD_OUT}{max_at(1)}", f"{_HELD_OUT}{REWARD}"),
         _memorized,
         "more problems, fewer epochs; go back to the checkpoint that was best on held-out problems",
     ),
