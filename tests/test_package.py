@@ -51,6 +51,7 @@ def run(module, *arguments, path=None, cwd=None):
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_python_of_the_readme_runs_from_the_wheel(installed, tmp_path):
     shown = run(None, ROOT / ".ci" / "readme.py", ROOT / "README.md", path=installed, cwd=tmp_path)
     assert f"from {installed / 'maxatk'}: 4 values" in shown

@@ -221,6 +221,7 @@ def test_training_recipes_pass_the_dry_run(dry_run, path):
     assert preview.plan["optimizer_steps"] >= 100
 
 
+@pytest.mark.long
 def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_run):
     from maxatk.train import check_settings
 

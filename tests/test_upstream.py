@@ -53,6 +53,7 @@ def test_a_script_is_bash(script):
     subprocess.run(["bash", "-n", script], check=True)
 
 
+@pytest.mark.long
 def test_the_data_of_the_recipe_are_prepared_and_exported(real_data, tmp_path):
     rows = real_data("mbpp/mbpp.jsonl")
     command = Path(sys.executable).parent / "maxatk"

@@ -120,7 +120,6 @@ def test_a_demo_of_several_seeds_is_refused(recipe, tmp_path, capsys):
     [
         ("trian={}", "unknown key 'trian'"),
         ("eval.sampling.samples=0", "samples: must be an integer of 1 or more, got 0"),
-        ("train.trainer.lerning_rate=1", "did you mean 'learning_rate'"),
         ("train", "must have the form key=value"),
     ],
 )

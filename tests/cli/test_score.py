@@ -150,6 +150,7 @@ def test_all_bad_lines_are_reported_before_any_work(maxatk, scoring, tmp_path):
     assert not (tmp_path / "bad").exists()
 
 
+@pytest.mark.long
 def test_sigkill_at_random_moments_changes_nothing(maxatk, started, tmp_path):
     programs = [f"print({i % 3 + 3} * int(input()) // 2)  # {i}" for i in range(120)]
     write_jsonl(tmp_path / "p.jsonl", [Problem("p", "", DOUBLE).to_json()])

@@ -38,6 +38,7 @@ def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, n
         assert computed == pytest.approx((test.difference, test.low, test.high), abs=2 * SHOWN)
 
 
+@pytest.mark.long
 def test_the_front_is_what_the_values_of_single_problems_give(fill):
     study = fill.load("front")
     values = values_of(fill, "front")

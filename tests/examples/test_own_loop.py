@@ -20,6 +20,8 @@ from tiny import save_tiny_model
 SCRIPT = Path(__file__).parents[2] / "examples" / "own_loop.py"
 STEPS, SAMPLES = 5, 16
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):

@@ -54,6 +54,7 @@ def letters_of(family):
     return {chr(code) for code in get_font(file).get_charmap()}
 
 
+@pytest.mark.long
 def test_letters_of_no_font_are_told_of_once(drawn):
     lines = drawn[0].splitlines()
     assert len(lines) <= 1  # none on a machine that has fonts of Chinese
@@ -62,5 +63,6 @@ def test_letters_of_no_font_are_told_of_once(drawn):
         assert set(line) & set(NOWHERE)
 
 
+@pytest.mark.long
 def test_another_font_that_has_the_letters_is_taken(drawn):
     assert drawn[1] == ""

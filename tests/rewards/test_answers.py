@@ -488,6 +488,7 @@ SLOW = "$9^{9^{9^{9}}} + 1$"
 HUGE = "$8^{8^{8^{8}}}$"
 
 
+@pytest.mark.long
 @needed
 def test_the_number_of_processes_changes_no_result():
     gold = [str(n) for n in range(40)]

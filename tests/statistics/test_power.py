@@ -105,6 +105,7 @@ def test_problems_nobody_solves_and_problems_everybody_solves_are_fine():
     assert problems_needed(0.05, k=8, samples=16, chances=[0.0, 1.0, 0.5, 0.1]) > 2
 
 
+@pytest.mark.long
 def test_the_table_of_the_documents_is_what_the_function_gives():
     rows = re.findall(r"^\| (0\.0\d) \| (\d+) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     assert [(float(d), int(k)) for d, k, _ in rows] == list(

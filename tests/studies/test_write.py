@@ -67,6 +67,7 @@ def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp
     assert (out / "figures" / "entropy.svg").read_text().count("<svg") == 1
 
 
+@pytest.mark.long
 def test_the_curves_of_a_checkpoint_end_where_it_was_written(recipe, tmp_path):
     early = {"better,steps=2": (0.5, 0.5), "same,steps=2": (0.4, 0.4)}  # the best of each method
     pages = []

@@ -71,6 +71,7 @@ def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geo
         assert resumed == losses, f"resumed from step {stop}"
 
 
+@pytest.mark.long
 def test_later_epochs_of_a_resumed_run_have_the_order_of_an_uninterrupted_one(make_trainer):
     epochs = {"max_steps": -1, "num_train_epochs": 3, "per_device_train_batch_size": 32}
     settings = {**SETTINGS, **epochs, "steps_per_generation": 1, "num_iterations": 1}
