@@ -313,7 +313,8 @@ def differences(values_of_arms: dict[tuple[str, int], dict[int, np.ndarray]]) ->
         test = over_seeds(by_seed)
         above = (np.array([of_seed.mean(0) for of_seed in by_seed]) > 0).sum(0)
         for position, k in enumerate(KS):
-            low, high = test.low[position], test.high[position]
+            low = test.low[position]
+            high = test.high[position]
             rows.append(
                 [
                     f"{first[0]}, {first[1]} − {second[0]}, {second[1]}",

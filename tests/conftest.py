@@ -77,9 +77,12 @@ def maxatk(tmp_path):
     from maxatk.cli.main import main
 
     def run(*arguments):
-        asked, out, err = [*map(str, arguments)], io.StringIO(), io.StringIO()
+        asked = [*map(str, arguments)]
+        out = io.StringIO()
+        err = io.StringIO()
         root = logging.getLogger()
-        handlers, root.handlers = root.handlers, []  # pytest's: without them warnings are printed
+        handlers = root.handlers
+        root.handlers = []  # without pytest's handlers warnings are printed
         try:
             with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
                 patch.chdir(tmp_path)

@@ -196,7 +196,8 @@ def in_csv(data, chance):
 def in_parquet(data, chance):
     """Give one column other values, of a type that Arrow has."""
     rows = parquet.read_table(pyarrow.BufferReader(data)).to_pylist()
-    name, value = chance.choice(list(rows[0])), chance.choice(VALUES)
+    name = chance.choice(list(rows[0]))
+    value = chance.choice(VALUES)
     out = io.BytesIO()
     try:
         changed = [{**row, name: value} for row in rows]

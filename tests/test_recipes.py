@@ -224,7 +224,8 @@ def test_training_recipes_pass_the_dry_run(dry_run, path):
 def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_run):
     from maxatk.train import check_settings
 
-    methods, folders = set(), []
+    methods = set()
+    folders = []
     for name, overrides in COMMANDS:
         preview = dry_run(FOLDER / name, overrides.split())
         if name == "paper/train.yaml":
@@ -351,7 +352,8 @@ def prepared(folder, form, *, ROWS, **environment):
 def test_the_forms_of_the_problems_differ_in_the_tests_that_are_shown_alone():
     sets = read_sets(read_recipe(FOLDER / "smollm2" / "data.yaml"))
     for part in ("train", "test", "validation"):
-        shown, hidden = sets[f"visible-{part}"], sets[f"hidden-{part}"]
+        shown = sets[f"visible-{part}"]
+        hidden = sets[f"hidden-{part}"]
         options = {**shown.options, "visible_tests": 1}
         assert dataclasses.replace(shown, options=options) == hidden
         assert shown.split == part

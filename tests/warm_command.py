@@ -50,7 +50,8 @@ def answer(caller, main):
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
-    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.stdin = os.fdopen(0)
+    sys.stdout = os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1)
     sys.argv = ["maxatk", *asked["arguments"]]
     return main(asked["arguments"])

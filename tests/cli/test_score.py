@@ -209,7 +209,8 @@ def unequal(tmp_path):
     """Return the arguments of `score` for three problems, the last of which has no samples."""
     problems = (Problem(f"p{i}", "", DOUBLE).to_json() for i in range(3))
     write_jsonl(tmp_path / "p.jsonl", problems)
-    right, wrong = "print(2 * int(input()))", "print(0)"
+    right = "print(2 * int(input()))"
+    wrong = "print(0)"
     samples = [("p0", right), ("p0", right), ("p0", wrong), ("p1", right)]
     rows = (Sample(name, i, text).to_json() for i, (name, text) in enumerate(samples))
     write_jsonl(tmp_path / "s.jsonl", rows)

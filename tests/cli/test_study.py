@@ -143,7 +143,8 @@ def test_a_study_of_temperatures_alone_evaluates_one_model_at_each(recipe, of_a_
 @pytest.mark.long
 @pytest.mark.timeout(patience(280))
 def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of_a_llama, tmp_path):
-    out, work = tmp_path / "out", tmp_path / "work"
+    out = tmp_path / "out"
+    work = tmp_path / "work"
     del of_a_llama["grids"][0]["method"]["grpo"]
     path = recipe(**of_a_llama)
     finished = killed_after_a_stage(start(path, "--jobs", "3"), work)

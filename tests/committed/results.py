@@ -84,7 +84,7 @@ def distance_over_seeds(fill, name, first, second, k):
     """Return as text by how much two models differ in max@k, with the interval, as above 0."""
     mean, low, high = interval_over_seeds(fill, name, first, second, k)
     if mean < 0:
-        mean, low, high = -mean, -high, -low
+        return _with_interval(-mean, -high, -low)
     return _with_interval(mean, low, high)
 
 
@@ -116,9 +116,11 @@ def mean_over_seeds_as_text(differences):
 
 def shown_test(test, *, sign=1):
     """Return the mean of a test with its interval; with a sign of -1, by how much it is less."""
-    mean, low, high = test.mean[0], test.low[0], test.high[0]
+    mean = test.mean[0]
+    low = test.low[0]
+    high = test.high[0]
     if sign < 0:
-        mean, low, high = -mean, -high, -low
+        return _with_interval(-mean, -high, -low)
     return _with_interval(mean, low, high)
 
 

@@ -338,6 +338,7 @@ def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
         difference = of_problems[:, 2] - of_problems[:, 1]
         half = stats.t.ppf(0.975, 119) * stats.sem(difference)
         means = " | ".join(f"{mean:.3f}" for mean in of_problems.mean(axis=0))
-        low, high = difference.mean() - half, difference.mean() + half
+        low = difference.mean() - half
+        high = difference.mean() + half
         expected = f"{difference.mean():.3f} [{low:.3f}, {high:.3f}]"
         assert f"| {trained_with} | {means} | {expected} |" in page

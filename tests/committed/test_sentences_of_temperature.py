@@ -229,7 +229,8 @@ def test_what_a_seed_chose_is_what_the_fresh_seeds_were_trained_with(fill, page)
 def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_have(fill, page):
     name = "front_tuned_temperature"
     study = fill.load(name)
-    bon, grpo = ("bon_loo1,temperature=0.4", "grpo, KL 0.4,temperature=0.4")
+    bon = "bon_loo1,temperature=0.4"
+    grpo = "grpo, KL 0.4,temperature=0.4"
     warmer = {model: model.replace("=0.4", "=0.6") for model in (bon, grpo)}
 
     more = functools.partial(lead_over_seeds, [study])
@@ -489,7 +490,8 @@ def test_the_seeds_with_a_penalty_for_both_are_trained_alike_and_begin_as_others
 def test_what_is_said_of_the_planned_tests_with_a_penalty_for_both_is_what_they_have(
     four_seeds, fresh, page, of_study
 ):
-    bon, grpo = PENALISED_BON, PENALISED_GRPO
+    bon = PENALISED_BON
+    grpo = PENALISED_GRPO
     more = functools.partial(lead_over_seeds, [fresh])
     planned = planned_tests(fresh, bon, grpo)
     of_two, of_bon, of_grpo = planned
@@ -521,7 +523,8 @@ def test_what_is_said_of_all_ten_seeds_with_a_penalty_for_both_is_what_they_have
     four_seeds, fresh, page, of_study
 ):
     more = functools.partial(lead_over_seeds, [four_seeds, fresh])
-    bon, grpo = PENALISED_BON, PENALISED_GRPO
+    bon = PENALISED_BON
+    grpo = PENALISED_GRPO
     assert (
         f"`bon_loo1` has {more(bon, grpo, 8)} more at 8 than GRPO and {more(bon, grpo, 32)} more "
         f"at 32, {more(grpo, bon, 1)} less at 1 and {more(grpo, bon, 128)} less at 128. Against "

@@ -52,7 +52,8 @@ def test_differences_over_seeds_that_share_problems_have_the_crossed_interval(fi
         + rest**2 / ((seeds - 1) * (problems - 1))
     )
     half = stats.t.ppf(0.975, df) * np.sqrt(mean_squares / (seeds * problems))
-    low, high = values.mean() - half, values.mean() + half
+    low = values.mean() - half
+    high = values.mean() + half
     cell = row_of(table, "bon_loo1 − grpo")[2]
     assert cell.text == f"{values.mean():+.3f}"
     assert cell.detail == f"[{low:+.3f}, {high:+.3f}]".replace("-", "−")

@@ -230,7 +230,8 @@ def test_what_is_not_allowed_is_refused(tmp_path):
     }.items():
         with pytest.raises(InvalidValueError, match=message):
             prospects(folder, **dict([settings]))
-    unscored, single = [[np.nan] * 8], [[1.0]]
+    unscored = [[np.nan] * 8]
+    single = [[1.0]]
     for name, rewards, has in (("unscored", unscored, "0 samples"), ("single", single, "1 sample")):
         with pytest.raises(DataError, match=f"a problem has {has} with a reward"):
             prospects(run(tmp_path / name, rewards))

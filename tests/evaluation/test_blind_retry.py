@@ -42,7 +42,8 @@ def test_it_is_the_mean_over_all_choices_of_distinct_samples(pairs):
 
 def test_of_one_try_it_is_the_mean_over_ordered_pairs():
     draw = np.random.default_rng(0)
-    rewards, passes = draw.random(40), draw.random(40) < 0.3
+    rewards = draw.random(40)
+    passes = draw.random(40) < 0.3
     pairs = itertools.permutations(range(40), 2)
     mean = np.mean([rewards[i] if passes[i] else rewards[j] for i, j in pairs])
     ((value,),) = retried_max_at_k(rewards[None], passes[None].astype(float), [1])
@@ -60,7 +61,8 @@ def test_it_is_unbiased_for_a_policy():
     """Samples of a known policy: the mean over many runs is the value of a retry."""
     draw = np.random.default_rng(2)
     kinds = draw.choice(4, size=(4000, 6), p=[0.1, 0.2, 0.3, 0.4])
-    rewards, visible = np.array([1.0, 0.5, 0.5, 0.0])[kinds], np.array([1.0, 1.0, 0.0, 0.5])[kinds]
+    rewards = np.array([1.0, 0.5, 0.5, 0.0])[kinds]
+    visible = np.array([1.0, 1.0, 0.0, 0.5])[kinds]
     of_one = 0.1 * 1 + 0.2 * 0.5 + 0.7 * (0.1 * 1 + 0.5 * 0.5)  # passes at once, or draws again
     values = retried_max_at_k(rewards, visible, [1])[:, 0]
     assert values.mean() == pytest.approx(of_one, abs=4 * values.std() / np.sqrt(len(values)))

@@ -12,7 +12,9 @@ from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier
 from runs import scored, write_records
 
-PASSES, FAILS, HALF = "print(input())", "print('no')", "print(1)"
+PASSES = "print(input())"
+FAILS = "print('no')"
+HALF = "print(1)"
 PROGRAMS = {  # rewards 0, 0 | 0, 1 | 1, 1 | 0.5, 0.5
     "none": [FAILS, FAILS],
     "some": [FAILS, PASSES],

@@ -217,7 +217,8 @@ def test_rules_of_scorio_choose_from_a_run_what_the_exact_ways_choose(tmp_path):
         for (p, i), a in np.ndenumerate(answers)
     ]
     write_run(tmp_path, scores, samples)
-    best, vote = "scorio:best_of_n:likelihood", "scorio:weighted_majority_vote:one"
+    best = "scorio:best_of_n:likelihood"
+    vote = "scorio:weighted_majority_vote:one"
     gains = selection_gains(tmp_path, [best, vote, "likelihood", "majority"], ks=[1, 4, 8]).gains
     assert gains[best].mean[2] == gains["likelihood"].mean[2]
     assert gains[best].mean == pytest.approx(gains["likelihood"].mean, abs=0.02)

@@ -76,7 +76,8 @@ class Lost(Verifier):
     seen = 0
 
     def verify_stream(self, items, **settings):
-        first, self.seen = self.seen, self.seen + len(items)  # however long a batch is
+        first = self.seen
+        self.seen += len(items)  # the count goes on over batches of any length
         lost = Verdict((TestResult(Outcome.INFRA_ERROR),))
         for index, verdict in super().verify_stream(items, **settings):
             yield index, lost if (first + index) % 2 == 0 else verdict

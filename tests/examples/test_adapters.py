@@ -98,7 +98,8 @@ def test_skyrl(load):
 def test_slime(load):
     class Sample:
         def __init__(self, group_index, reward):
-            self.group_index, self.reward = group_index, reward
+            self.group_index = group_index
+            self.reward = reward
 
         def get_reward_value(self, args):
             return self.reward[args.reward_key]

@@ -160,10 +160,8 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 
 
 def test_the_saved_folder_is_an_ordinary_model(saved):
-    loaded, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(saved),
-        AutoTokenizer.from_pretrained(saved),
-    )
+    loaded = AutoModelForCausalLM.from_pretrained(saved)
+    tokenizer = AutoTokenizer.from_pretrained(saved)
     batch = tokenizer(["sum\n1 > 1\n2 > 2\n#\n", "max\n1 2 > 2\n3 > 3\n#\n"], padding=True)
     inputs = {name: torch.tensor(rows) for name, rows in batch.items()}
     torch.manual_seed(0)

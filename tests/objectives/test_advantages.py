@@ -354,13 +354,15 @@ def test_remove_one_is_the_mean_baseline_without_its_factor():
 @pytest.mark.parametrize("correct", range(1, 7))
 def test_max_likelihood_weighs_a_success_by_one_over_their_number(correct):
     passed = (np.arange(7) < correct).astype(float)
-    right, wrong = (7 - correct) / (6 * correct), -correct / (6 * (correct + 1))
+    right = (7 - correct) / (6 * correct)
+    wrong = -correct / (6 * (correct + 1))
     want = np.where(passed == 1, right, wrong)
     np.testing.assert_allclose(advantages([passed], "max_likelihood")[0], want, rtol=1e-13)
 
 
 def test_pass_at_k_training_is_the_published_formula_for_zeros_and_ones():
-    n, k = 8, 3
+    n = 8
+    k = 3
     for correct in range(1, n - k + 1):
         passed = (np.arange(n) < correct).astype(float)[None]
         wrong = math.comb(n - correct, k) / math.comb(n, k)

@@ -38,7 +38,8 @@ def test_tensors_come_back_as_tensors(dtype, grad):
 
 
 def test_tensors_of_integers_and_tensors_of_answers():
-    passed, answers = torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.tensor([[0, 1, 1], [1, 2, 3]])
+    passed = torch.tensor([[0, 1, 1], [1, 0, 0]])
+    answers = torch.tensor([[0, 1, 1], [1, 2, 3]])
     got = advantages(passed, "majority", 2, answers=answers)
     want = advantages(passed.tolist(), "majority", 2, answers=answers.tolist())
     np.testing.assert_allclose(got.numpy(), want, atol=1e-7)

@@ -45,7 +45,8 @@ def weighed(weights: Sequence[float]) -> Statistic:
 
     def statistic(samples):
         order = sorted(samples, key=lambda sample: sample.score)
-        value, place = 0.0, 0
+        value = 0.0
+        place = 0
         for _, tied in itertools.groupby(order, key=lambda sample: sample.score):
             rewards = [sample.reward for sample in tied]
             value += sum(rewards) / len(rewards) * sum(weights[place : place + len(rewards)])
@@ -172,7 +173,8 @@ def leave_one_out(samples, deltas, part, correction, form):
 
 
 def leave_one_out_single(samples, deltas, part, correction, form):
-    n, statistic = len(samples), part[1]
+    n = len(samples)
+    statistic = part[1]
     values = np.array([statistic([sample]) for sample in samples])
 
     def above(ratios):
@@ -206,7 +208,8 @@ def mean(samples, deltas, part, correction, form):
 
 
 def others_credit(samples, deltas, part, correction, form):
-    credit, size = credits(samples, deltas, part, correction, form), part[0]
+    credit = credits(samples, deltas, part, correction, form)
+    size = part[0]
     for i in range(len(samples)):
         rest = [*samples[:i], *samples[i + 1 :]]
         if size <= len(rest):
@@ -216,7 +219,9 @@ def others_credit(samples, deltas, part, correction, form):
 
 def replace_one(samples, method, k):
     """m(all) minus the mean of m with i replaced by each of the others."""
-    n, whole, result = len(samples), value(samples, method, k), np.zeros(len(samples))
+    n = len(samples)
+    whole = value(samples, method, k)
+    result = np.zeros(len(samples))
     for i in range(n if n > 1 else 0):
         others = [*samples[:i], *samples[i + 1 :]]
         result[i] = whole - np.mean([value([*others, x], method, k) for x in others])
@@ -225,7 +230,8 @@ def replace_one(samples, method, k):
 
 def exact_replace_one(samples, deltas, method, k, form):
     """LOO-1 with ratios, minus what replace_one subtracts more than LOO-1 without them."""
-    nothing, by_part = np.zeros(len(samples)), parts(method, k, len(samples))
+    nothing = np.zeros(len(samples))
+    by_part = parts(method, k, len(samples))
     more = -replace_one(samples, method, k)
     result = np.zeros(len(samples))
     for part in by_part:
@@ -247,7 +253,8 @@ def centred(values):
 
 def on_rewards(rewards, method: Method):
     r = np.array(rewards, dtype=float)
-    n, top = len(r), max(r)
+    n = len(r)
+    top = max(r)
     second = max([x for x in r if x != top], default=top)
     baseline = {
         "none": np.zeros(n),
@@ -328,7 +335,8 @@ def raw_advantages(samples, deltas, k, method: Method, form):
         return exact_replace_one(samples, deltas, method, k, form)
     if method.baseline in WHOLE:
         return WHOLE[method.baseline](samples, method, k) * ratios
-    rule, by_part = BY_PART[method.baseline], parts(method, k, len(samples))
+    rule = BY_PART[method.baseline]
+    by_part = parts(method, k, len(samples))
     if method.correction == "none":
         nothing = np.zeros(len(samples))
         return ratios * sum(rule(samples, nothing, part, "none", "ppo") for part in by_part)

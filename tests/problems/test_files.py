@@ -103,7 +103,8 @@ def test_columns_that_are_not_needed_are_not_read(tmp_path):
 
 
 def test_a_file_is_known_by_its_content(rows_file):
-    first, second = rows_file(mbpp_row(), name="a.jsonl"), rows_file(mbpp_row(), name="b.jsonl")
+    first = rows_file(mbpp_row(), name="a.jsonl")
+    second = rows_file(mbpp_row(), name="b.jsonl")
     sources = [PrepareSettings("mbpp", file=str(path)).describe() for path in (first, second)]
     (one,), (other,) = (source["files"] for source in sources)
     assert (one["name"], other["name"]) == ("a.jsonl", "b.jsonl")

@@ -19,7 +19,8 @@ LOAD = datasets.load_dataset
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
     """Return a function that puts rows on the hub, and the list of what was asked of it."""
-    asked, held = [], []
+    asked = []
+    held = []
 
     def load_dataset(*names, **how):
         asked.append((names, dict(how)))

@@ -173,7 +173,8 @@ def test_the_first_row_is_checked_before_work(rows_file, tmp_path):
 
 
 def test_a_finished_file_is_left_alone_and_other_settings_make_it_anew(rows_file, tmp_path):
-    path, out = rows_file(*[mbpp_row(n) for n in range(5)]), tmp_path / "out.jsonl"
+    path = rows_file(*[mbpp_row(n) for n in range(5)])
+    out = tmp_path / "out.jsonl"
     first = prepare(settings("mbpp", path), out)
     os.utime(out, (1, 1))
     assert prepare(settings("mbpp", path), out) == first
@@ -196,7 +197,8 @@ def _prepare_slowly(path, out):
 
 @pytest.mark.parametrize("cut", [0, 1, 40])
 def test_a_killed_preparation_goes_on_and_gives_the_same_bytes(rows_file, tmp_path, cut):
-    path, out = rows_file(*contests(200)), tmp_path / "out.jsonl"
+    path = rows_file(*contests(200))
+    out = tmp_path / "out.jsonl"
     prepare(settings("code_contests", path), tmp_path / "whole" / "out.jsonl")
     process = multiprocessing.get_context("fork").Process(target=_prepare_slowly, args=(path, out))
     process.start()

@@ -143,7 +143,9 @@ class Marks(html.parser.HTMLParser):
 
     def __init__(self, page, table):
         super().__init__()
-        self.table, self.inside, self.rows = table, False, []
+        self.table = table
+        self.inside = False
+        self.rows = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):

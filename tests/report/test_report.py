@@ -34,7 +34,10 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.attributes, self.tables, self.text = [], [], {}, []
+        self.open = []
+        self.attributes = []
+        self.tables = {}
+        self.text = []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -405,7 +408,8 @@ def test_a_model_has_its_colour_on_every_page():
     pages = (["base", "grpo", "bon_loo1"], ["base", "bon_loo1", "x", "grpo"], ["grpo", "bon_loo1"])
     for name in ("grpo", "bon_loo1"):
         assert len({lines_for(page)[name].color for page in pages}) == 1
-    one, other = lines_for(["base", "mine", "yours"]), lines_for(["base", "yours", "mine"])
+    one = lines_for(["base", "mine", "yours"])
+    other = lines_for(["base", "yours", "mine"])
     assert all(one[name].color == other[name].color for name in one)
 
 

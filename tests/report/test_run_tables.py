@@ -62,7 +62,8 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def tables(results):
-    runs, compared = load_comparison(results), compare(results)
+    runs = load_comparison(results)
+    compared = compare(results)
     return {
         "overview": overview_table(runs),
         "every max@k": every_k(runs, "max@k"),
@@ -108,7 +109,8 @@ def test_differences_are_those_of_the_problems(results, metric):
         difference = paired_difference(first, second)
         assert test.difference == pytest.approx(difference.mean[0])
         assert (test.low, test.high) == pytest.approx((difference.low[0], difference.high[0]))
-        turned, back = test.seen_from(test.second), paired_difference(second, first)
+        turned = test.seen_from(test.second)
+        back = paired_difference(second, first)
         assert (turned.low, turned.high) == pytest.approx((back.low[0], back.high[0]))
         assert turned.seen_from(test.first) == test
 

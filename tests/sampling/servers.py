@@ -22,9 +22,13 @@ class FakeServer(ThreadingHTTPServer):
     def __init__(self, faults=(), *, delay=0.0, headers=(), models=()):
         super().__init__(("127.0.0.1", 0), Handler)
         self.models = list(models)
-        self.faults, self.delay, self.extra = list(faults), delay, dict(headers)
+        self.faults = list(faults)
+        self.delay = delay
+        self.extra = dict(headers)
         self.lock = threading.Lock()
-        self.requests, self.busy, self.busiest = [], 0, 0
+        self.requests = []
+        self.busy = 0
+        self.busiest = 0
         self.stopped = threading.Event()
 
     def handle_error(self, request, client_address):

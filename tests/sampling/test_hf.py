@@ -38,7 +38,8 @@ def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes)
     settings = SamplingSettings(max_new_tokens=most, **changes)
     work = Work(prompt_ids(backend.tokenizer, PROMPT), range(rows), noise)
     backend = copy.copy(backend)
-    backend.batch_size, backend._end_tokens = batch or rows, ends
+    backend.batch_size = batch or rows
+    backend._end_tokens = ends
     batches = backend.rows([work], settings, Stopper(settings, backend._text))
     drawn = [row for some in batches for row in some]
     return sorted(drawn, key=lambda row: row.key)

@@ -19,7 +19,9 @@ from tiny import save_tiny_model
 VIEWS = {"view", "_unsafe_view", "transpose", "expand", "slice", "select", "unsqueeze", "t"}
 VIEWS |= {"detach", "alias", "split", "squeeze", "unbind", "permute", "as_strided"}
 COPIES = {"copy_", "clone", "_to_copy", "contiguous"}
-PROMPT_TOKENS, ROWS, LAYERS = 100, 8, 2
+PROMPT_TOKENS = 100
+ROWS = 8
+LAYERS = 2
 POSITIONS = 192  # of a row: its prompt and what it draws, in multiples of 64
 
 
@@ -93,7 +95,8 @@ def test_on_a_gpu_shared_prompts_are_launched_together(model, monkeypatch):
 
 
 def test_shared_prompts_computed_together_give_the_logits_of_each_alone(model, monkeypatch):
-    lengths, dealt = (5, 40, 17), ([0, 3, 4, 7], [1], [2, 5])  # row 6 has none
+    lengths = (5, 40, 17)
+    dealt = ([0, 3, 4, 7], [1], [2, 5])  # row 6 has none
 
     def logits():
         decoder = Decoder(model, rows=ROWS, shared=True)
@@ -132,7 +135,8 @@ def test_steps_send_nothing_to_the_device_while_no_row_comes_or_goes(model):
 def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypatch):
     monkeypatch.setattr(loop, "_prompts_at_once", lambda device: 4)
     monkeypatch.setattr(loop, "_TOKENS_AT_ONCE", 60)
-    decoder, evaluated = Decoder(model, rows=ROWS, shared=False), []
+    decoder = Decoder(model, rows=ROWS, shared=False)
+    evaluated = []
     evaluate = decoder.evaluate
     monkeypatch.setattr(
         decoder,

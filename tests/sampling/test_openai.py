@@ -417,7 +417,8 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
         kept = (tmp_path / "cut" / "samples.jsonl").read_text().count("\n")
         assert kept == 10, "those before the failure"
         with serving() as server:  # at another address
-            resumed, whole = run(server, "cut"), run(server, "whole")
+            resumed = run(server, "cut")
+            whole = run(server, "whole")
     assert resumed.manifest["samples_found"] == 10
     for part in ("metrics", "per_problem", "counts"):
         assert getattr(resumed, part) == getattr(whole, part)

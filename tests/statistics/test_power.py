@@ -60,7 +60,8 @@ def found(problems, difference, k, samples, scatter, runs=150):
     shift = 0.0
     everyone = draw.beta(0.4, 1.6, 20_000)
     odds = np.log(everyone / (1 - everyone)) + scatter * draw.standard_normal(len(everyone))
-    low, high = -5.0, 5.0
+    low = -5.0
+    high = 5.0
     for _ in range(50):
         shift = (low + high) / 2
         moved = 1 / (1 + np.exp(-odds - shift))

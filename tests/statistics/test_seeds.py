@@ -97,7 +97,8 @@ def test_the_published_difference_of_five_seeds_is_not_one():
 
 
 def test_every_seed_weighs_the_same_however_many_problems_it_has():
-    few, many = np.array([[0.3], [0.1], [np.nan]]), np.full((50, 1), 0.1)
+    few = np.array([[0.3], [0.1], [np.nan]])
+    many = np.full((50, 1), 0.1)
     difference = over_seeds([few, many, np.array([[0.6]])])
     assert difference.mean[0] == pytest.approx(0.3)
     assert difference.problems[0] == 53
@@ -139,7 +140,9 @@ def test_many_seeds_have_no_sign_flips():
 def brute_crossed(table):
     """The crossed interval of an (S, P) table, from its mean squares."""
     rows, columns = table.shape
-    of_rows, of_columns, mean = table.mean(axis=1), table.mean(axis=0), table.mean()
+    of_rows = table.mean(axis=1)
+    of_columns = table.mean(axis=0)
+    mean = table.mean()
     rest = sum(
         (table[i, j] - of_rows[i] - of_columns[j] + mean) ** 2
         for i, j in itertools.product(range(rows), range(columns))
@@ -199,13 +202,15 @@ def test_a_problem_that_some_seed_lacks_is_left_out():
 
 @pytest.mark.parametrize(("count", "spread"), [(3, 0.0), (3, 0.02), (5, 0.0), (5, 0.02)])
 def test_it_covers_other_seeds_and_other_problems_and_t_over_seeds_does_not(count, spread):
-    draw, runs = np.random.default_rng(0), 2000
+    draw = np.random.default_rng(0)
+    runs = 2000
     tables = (
         spread * draw.normal(size=(count, 1, runs))
         + 0.11 * draw.normal(size=(1, 40, runs))
         + 0.05 * draw.normal(size=(count, 40, runs))
     )
-    crossed, over = over_seeds_and_problems(tables), over_seeds(list(tables))
+    crossed = over_seeds_and_problems(tables)
+    over = over_seeds(list(tables))
     covered = [((interval.low <= 0) & (interval.high >= 0)).mean() for interval in (crossed, over)]
     assert 0.93 <= covered[0] <= 0.97
     assert covered[1] < 0.9

@@ -30,7 +30,8 @@ def studied(tmp_path, results):
     """Return one model of a study over two seeds, with the log of each training."""
 
     def write(*histories, levels):
-        variant, all_models = Variant(levels, {}), []
+        variant = Variant(levels, {})
+        all_models = []
         for seed, history in itertools.zip_longest((1, 2), histories):
             evaluation, training = (
                 tmp_path / f"{kind}-{variant.name}-{seed}" for kind in ("eval", "train")

@@ -76,12 +76,14 @@ def mean_of(all_models, name, seeds, k):
 
 
 def chosen_by_hand(all_models, names, aim, floor, seeds):
-    best, model = -np.inf, None
+    best = -np.inf
+    model = None
     for name in names:
         if mean_of(all_models, name, seeds, 1) < floor:
             continue
         if mean_of(all_models, name, seeds, aim) > best:
-            best, model = mean_of(all_models, name, seeds, aim), name
+            best = mean_of(all_models, name, seeds, aim)
+            model = name
     return model
 
 
@@ -114,7 +116,8 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(all_models, fro
     assert 0 < len(front.beyond) < FLOORS  # the highest are not reached by both
     for test in front.beyond:
         assert np.isclose(floors, test.floor).any()
-        moved, firsts = [], []
+        moved = []
+        firsts = []
         for seed in SEEDS:
             others = [other for other in SEEDS if other != seed]
             our, their = (
@@ -168,7 +171,8 @@ def with_unscored(tmp_path):
                         reward = float(draw.choice([1.0, 0.5, 0.0], p=[*chances, 1 - sum(chances)]))
                         outcome = Outcome.SCORED
                         if fewer and sample >= scored:
-                            reward, outcome = None, Outcome.INFRA_ERROR
+                            reward = None
+                            outcome = Outcome.INFRA_ERROR
                         score = Score(f"{seed}-{problem}", sample, reward, 0, 1, outcome, 0.0)
                         scores.append(score)
                 folder = tmp_path / f"{name}-{seed}"

@@ -53,7 +53,8 @@ class Prepared:
     _loop_cls = MaxAtKRolloutLoop
 
     def __init__(self, rows):
-        self.rollout_buffer, self.metrics_queue = queue.Queue(), queue.Queue()
+        self.rollout_buffer = queue.Queue()
+        self.metrics_queue = queue.Queue()
         for row in [*rows, *copy.deepcopy(rows)]:
             self.rollout_buffer.put(row)
 
@@ -77,7 +78,8 @@ class Server(NoTransfer):
 
     def __init__(self, folder):
         self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
-        self.transfers, self.requests = 0, 0
+        self.transfers = 0
+        self.requests = 0
         self._lock = threading.Lock()
 
     def send_weights(self, iterator):
@@ -90,7 +92,8 @@ class Server(NoTransfer):
     @torch.no_grad()
     def complete(self, asked):
         """The answer to a request for one completion; the lock is free between two tokens."""
-        ids, logps = list(asked["prompt"]), []
+        ids = list(asked["prompt"])
+        logps = []
         generator = torch.Generator().manual_seed(asked["seed"])
         for _ in range(asked["max_tokens"]):
             with self._lock:

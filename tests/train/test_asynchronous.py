@@ -72,7 +72,8 @@ def tiny(tmp_path):
 def with_templates(source, folder):
     """A folder with the tokenizer of a model that answers to conversations."""
     tokenizer = AutoTokenizer.from_pretrained(source)
-    tokenizer.chat_template, tokenizer.response_template = TEMPLATE, RESPONSE
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.response_template = RESPONSE
     tokenizer.save_pretrained(folder)
     return str(folder)
 
@@ -160,7 +161,8 @@ def older(folder, noise):
 class Weighed(MaxAtKAsyncTrainer):
     """Weighs each micro-batch, which is one group, by its probability at sampling."""
 
-    weights, met = (), 0
+    weights = ()
+    met = 0
 
     def compute_loss(self, *args, **kwargs):
         loss = super().compute_loss(*args, **kwargs) * self.weights[self.met]
@@ -531,7 +533,8 @@ def test_conversations_with_replies_that_can_be_read_are_taken(broken_weights, t
     with pytest.raises(SafetensorError):
         start(broken_weights, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(broken_weights)
-    tokenizer.chat_template, tokenizer.response_template = qwen3_chat_template, None
+    tokenizer.chat_template = qwen3_chat_template
+    tokenizer.response_template = None
     with pytest.raises(SafetensorError):
         start(broken_weights, tmp_path, processing_class=tokenizer)
     assert tokenizer.response_template is None  # which is left to TRL

@@ -39,7 +39,8 @@ TRAINER = {
 @pytest.fixture
 def recipe(toy_recipe):
     toy = toy_recipe()
-    verifier, reward = toy.pop("verifier"), toy.pop("reward")
+    verifier = toy.pop("verifier")
+    reward = toy.pop("reward")
     sampling = {"samples": 4, "max_new_tokens": 60, "stop_at_fence": False}
     return {
         **toy,
@@ -132,13 +133,16 @@ def test_a_step_follows_the_gradient_of_the_weighted_likelihood(model_folder, tm
     before = AutoModelForCausalLM.from_pretrained(model_folder)
     trainer.train()
 
-    tokenizer, loss, tokens = AutoTokenizer.from_pretrained(model_folder), 0.0, 0
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    loss = 0.0
+    tokens = 0
     for (prompt, completion), weight in zip(texts, weights, strict=True):
         start = len(tokenizer(prompt)["input_ids"])
         ids = torch.tensor([tokenizer(prompt + completion + tokenizer.eos_token)["input_ids"]])
         logs = before(ids).logits[0, :-1].log_softmax(-1)
         logps = logs[range(start - 1, ids.shape[1] - 1), ids[0, start:]]
-        loss, tokens = loss - weight * logps.sum(), tokens + len(logps)
+        loss = loss - weight * logps.sum()
+        tokens = tokens + len(logps)
     (loss / tokens).backward()
     after = dict(trainer.model.named_parameters())
     for name, parameter in before.named_parameters():

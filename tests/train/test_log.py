@@ -74,7 +74,8 @@ def test_a_training_prints_a_line_every_logging_step_and_what_moved(recipe, tmp_
     line = rf"^step (\d+) of 10: {numbers}[\d.]+% cut off by length, [\d.]+ s$"
     assert re.findall(line, printed.err, re.M) == [str(step) for step in range(1, 11)]
     history = json.loads((tmp_path / "out" / TRAIN_RECORD).read_text())["log_history"]
-    first, last = history[0]["max@2"], history[9]["max@2"]
+    first = history[0]["max@2"]
+    last = history[9]["max@2"]
     assert f"max@2 {first:.3f} to {last:.3f}, max@4" in printed.out
     assert "(first and last tenth of the training log, on different prompts)" in printed.out
     assert "without signal" not in printed.err

@@ -257,7 +257,8 @@ def test_counts_are_those_of_a_real_run(make_trainer, settings):
 def test_what_the_number_of_problems_decides(tmp_path):
     settings = config(tmp_path, per_device_train_batch_size=16, max_steps=-1, num_train_epochs=2)
     counts = plan(settings, problems=10)
-    prompts, completions = "prompts_per_rollout_batch", "completions_per_rollout_batch"
+    prompts = "prompts_per_rollout_batch"
+    completions = "completions_per_rollout_batch"
     assert (counts[prompts], counts[completions]) == (4, 16)
     assert (counts["rollout_batches"], counts["optimizer_steps"], counts["epochs"]) == (4, 4, 2.0)
     with pytest.raises(InvalidValueError, match="problems: has 3 prompts, fewer than the 4"):

@@ -179,7 +179,8 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(
     slow = {"max_completion_length": 40, "max_steps": 8}  # enough to be killed in time
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(toy_recipe(**SETTINGS | slow)))
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed = tmp_path / "killed"
+    whole = tmp_path / "whole"
     command = [sys.executable, "-m", "maxatk", "train", str(recipe), f"out={killed}"]
     process = started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (killed / "checkpoint-3").is_dir() and process.poll() is None:
@@ -205,7 +206,8 @@ def test_a_finished_training_is_extended_by_more_steps(tmp_path, toy_recipe):
         return train(from_mapping(TrainRecipe, {**recipe, "out": str(out)}, where="recipe"))
 
     run("extended", max_steps=2)
-    extended, whole = run("extended", max_steps=3), run("whole", max_steps=3)
+    extended = run("extended", max_steps=3)
+    whole = run("whole", max_steps=3)
     record = json.loads((extended / "train.json").read_text())
     assert record["resumed_from"] == "checkpoint-2"
     assert record["recipe"]["trainer"]["max_steps"] == 3

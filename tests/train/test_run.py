@@ -449,7 +449,8 @@ def test_a_reward_that_fails_ends_a_training_or_is_counted_in_its_log(recipe, tm
         run({**recipe, "reward": fails})
     shares = {"zero": "frac_reward_failed", "drop": "frac_without_reward"}
     for policy, logged in shares.items():
-        reward, out = {"reward": fails, "on_error": policy}, tmp_path / policy
+        reward = {"reward": fails, "on_error": policy}
+        out = tmp_path / policy
         run({**recipe, "reward": reward, "out": str(out)})
         rows = json.loads((out / TRAIN_RECORD).read_text())["log_history"]
         assert 0 < rows[0][logged] < 1

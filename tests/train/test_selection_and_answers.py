@@ -22,7 +22,10 @@ class Recorded:
     """A reward function that keeps what it gave, one list a rollout batch."""
 
     def __init__(self, name, function):
-        self.__name__, self.function, self.given, self.texts = name, function, [], []
+        self.__name__ = name
+        self.function = function
+        self.given = []
+        self.texts = []
 
     def __call__(self, completions, **_):
         self.given.append([self.function(text) for text in completions])

@@ -16,7 +16,10 @@ from maxatk.train.shared_prompts import SharedPrompts, refuse_differences, refus
 
 from .conftest import config, text_reward
 
-PROMPT, COMPLETION, GROUP, PROMPTS = 9, 5, 4, 3
+PROMPT = 9
+COMPLETION = 5
+GROUP = 4
+PROMPTS = 3
 
 
 @pytest.fixture
@@ -74,7 +77,8 @@ def test_where_nothing_can_be_shared_the_ordinary_pass_is_taken(model, batch, ca
     if case == "different prompts":
         ids[:, 5] = torch.arange(3, 3 + len(ids))
     elif case == "one token":
-        ids, mask = ids[:, -COMPLETION - 1 :], mask[:, -COMPLETION - 1 :]
+        ids = ids[:, -COMPLETION - 1 :]
+        mask = mask[:, -COMPLETION - 1 :]
     else:
         more = {"position_ids": torch.arange(ids.size(1)).expand_as(ids)}
     seen = tokens_seen(model)
@@ -259,7 +263,8 @@ def test_what_passes_for_rounding_depends_on_the_precision(dtype, apart, fits):
 
 
 def test_the_least_precision_of_the_weights_counts():
-    ordinary, mask = torch.zeros(1, 2), torch.ones(1, 2)
+    ordinary = torch.zeros(1, 2)
+    mask = torch.ones(1, 2)
     with pytest.raises(InvalidValueError, match=r"rounding explains 0\.001\)"):
         refuse_differences(ordinary + 0.02, ordinary, mask, weights={torch.float32})
     refuse_differences(ordinary + 0.02, ordinary, mask, weights={torch.float32, torch.bfloat16})

@@ -219,7 +219,8 @@ def test_every_rule_has_a_test_and_a_row_in_the_documents_and_no_two_have_one_na
 
 def test_a_training_that_does_not_move_seldom_breaks_a_rule_about_moves():
     """Judged after every row of the log, as the trainer does it."""
-    draw, broken = np.random.default_rng(0), 0
+    draw = np.random.default_rng(0)
+    broken = 0
     for _ in range(100):
         chances = draw.beta(0.4, 1.6, (30, 16, 1))
         rewards = (draw.random((30, 16, 16)) < chances).astype(float)

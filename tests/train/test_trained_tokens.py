@@ -27,14 +27,16 @@ from maxatk.train.batch import GROUP_ROW
 from .conftest import GROUP, SpyTrainer, config, text_reward, with_weights
 from .expected import brute_force, sequence_logps
 
-WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+WHOLE = {}
+SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 FEW = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}  # whole groups too
 ENVIRONMENT = [40, 41, 42, 43, 44]  # what the environment says, the same for everyone
 
 
 def talk(prompts, trainer):
     """Three tokens of the policy, five of an environment, three of the policy."""
-    prompt_ids, completions = [], []
+    prompt_ids = []
+    completions = []
     for prompt in prompts:
         ids = trainer.processing_class(prompt)["input_ids"]
         completion = []
@@ -231,7 +233,10 @@ class SeesImages(MaxAtKTrainer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.images, self.policies, self.seen, self.generation = [], {}, [], None
+        self.images = []
+        self.policies = {}
+        self.seen = []
+        self.generation = None
         self.model.register_forward_pre_hook(self._note, with_kwargs=True)
 
     def _note(self, _module, _args, model_inputs):

@@ -26,7 +26,8 @@ SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 class Counting(SpyTrainer):
     """Counts the extra forward passes."""
 
-    extra, refreshing = 0, False
+    extra = 0
+    refreshing = False
 
     def _refresh_advantages(self):
         self.refreshing = True
@@ -171,7 +172,8 @@ def test_several_rewards_are_added_with_their_weights(make_trainer, model_folder
     )
     trainer.train()
     texts = trainer._logs["completion"]
-    one, other = text_reward(texts), reward_with_gaps(texts)
+    one = text_reward(texts)
+    other = reward_with_gaps(texts)
     expected = [a - 0.5 * (b or 0.0) for a, b in zip(one, other, strict=True)]
     np.testing.assert_allclose(trainer.generations[0][2].numpy(), expected, atol=1e-6)
     check_every_step(trainer, model_folder, method="bon_off_policy_exact")

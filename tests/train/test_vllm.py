@@ -16,7 +16,8 @@ from .enumerated import EveryGroup, gradient_of_max_at_k, write_model
 from .expected import brute_force, sequence_logps
 from .vllm_stand_in import StandIn
 
-WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+WHOLE = {}
+SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 SAMPLED = {"use_vllm": True, "vllm_importance_sampling_clip_max": None, "learning_rate": 3e-2}
 METHOD = "bon_off_policy_exact"
 

@@ -36,7 +36,8 @@ def trainer(training=True, **args):
         def __init__(self):
             self.args = types.SimpleNamespace(**args)
             self.model = types.SimpleNamespace(training=training)
-            self.metrics, self.extra = {}, {}
+            self.metrics = {}
+            self.extra = {}
 
         def log_metric(self, name, value):
             self.metrics[name] = value

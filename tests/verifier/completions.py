@@ -11,11 +11,10 @@ QUOTED = (
     'def add(a, b):\n    """Use:\n    ```{}\n    add(1, 2)\n    ```\n    """\n    return a + b\n'
 )
 BODY = "    total = a + b\n    return total\n"
-IMPORT, ROOT = "import math\n", "def root(x):\n    return math.sqrt(x)\n"
-TYPES, TYPED = (
-    "from typing import List\n",
-    "class Solution:\n    def f(self, x: List[int]): return x\n",
-)
+IMPORT = "import math\n"
+ROOT = "def root(x):\n    return math.sqrt(x)\n"
+TYPES = "from typing import List\n"
+TYPED = "class Solution:\n    def f(self, x: List[int]): return x\n"
 LIMITED = "def f(x):\n    return min(x, LIMIT)\n"
 MAIN = "a, b = map(int, input().split())\nprint(add(a, b))\n"
 FUTURE = "from __future__ import annotations\n"

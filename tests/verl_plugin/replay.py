@@ -64,7 +64,8 @@ def _step(model, optimizer, rows, method, k, n):
     used = [sum(row["now"]) - sum(row["old"]) for row in rows]
     advantages, sizes = _advantages(rows, ratios, method, k, n)
     recorded = np.array([row["advantages"][0] for row in rows])
-    tokens, total = sum(len(row["responses"]) for row in rows), 0.0
+    tokens = sum(len(row["responses"]) for row in rows)
+    total = 0.0
     for now, then, advantage in zip(logps, old, advantages, strict=True):
         total = total + _surrogate(now, then, float(advantage)) / tokens
     optimizer.zero_grad()
@@ -96,7 +97,8 @@ def _advantages(rows, ratios, method, k, n):
         groups.setdefault(row["uids"], {}).setdefault(row["sessions"], []).append(place)
     scaled = np.zeros(len(rows))
     for sessions in groups.values():
-        rewards, logs = np.full((1, n), np.nan), np.zeros((1, n))
+        rewards = np.full((1, n), np.nan)
+        logs = np.zeros((1, n))
         for sample, places in enumerate(sessions.values()):
             rewards[0, sample] = rows[places[-1]]["rewards"]
             logs[0, sample] = ratios[places].sum()

@@ -332,7 +332,9 @@ def test_a_group_that_lost_samples_below_k_has_no_signal():
 @pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
 def test_rows_without_a_trained_token_are_no_part_of_their_samples(method):
     objective = read_objective({"maxatk": {"method": method, "k": 2, "selection": "judge"}})
-    ids, sessions, tokens = list("xxyxxy"), [0, 0, 0, 1, 2, 1], np.array([2, 0, 3, 1, 0, 2])
+    ids = list("xxyxxy")
+    sessions = [0, 0, 0, 1, 2, 1]
+    tokens = np.array([2, 0, 3, 1, 0, 2])
     rewards = np.array([0.5, 0.0, 1.0, 1.0, 0.75, 0.25])  # of an empty row the reward is lost
     log_ratios = np.array([0.1, 0.0, -0.2, 0.3, 0.0, 0.1])
     scores = np.array([1.0, 0.0, 2.0, 3.0, 0.0, 1.0])

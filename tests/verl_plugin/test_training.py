@@ -255,7 +255,8 @@ def test_a_second_key_of_the_reward_selects_and_one_root_mean_square_divides(sel
     squares = []
     for step in range(2):
         groups = selected.seen[0][4 * step : 4 * step + 4]
-        expected, plain = [], []
+        expected = []
+        plain = []
         for group in groups:
             texts = [decode(tokens, skip_special_tokens=True) for tokens in group["responses"]]
             scores = [[judge(text) for text in texts]]
@@ -388,7 +389,8 @@ def test_settings_that_do_not_fit_are_refused_before_any_worker(mini, tmp_path):
 @pytest.fixture(scope="module")
 def asynchronous(mini, tmp_path_factory):
     """A server of its own that samples ahead; each of three steps trains on two mini-batches."""
-    rollout, out = "actor_rollout_ref.rollout", tmp_path_factory.mktemp("asynchronous")
+    rollout = "actor_rollout_ref.rollout"
+    out = tmp_path_factory.mktemp("asynchronous")
     return train(
         mini,
         out,

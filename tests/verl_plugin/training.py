@@ -10,7 +10,9 @@ from pathlib import Path
 from processes import patience
 
 TESTS = Path(__file__).parent
-N, K, LEARNING_RATE = 8, 4, 1e-3
+N = 8
+K = 4
+LEARNING_RATE = 1e-3
 
 
 @dataclasses.dataclass

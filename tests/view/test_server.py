@@ -561,7 +561,8 @@ def test_the_rewards_of_samples_are_those_of_the_column_of_the_run(tmp_path):
 
 
 def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):
-    rewards, text = [0.0, 0.25, 0.5, 1.0] * 2, "x = int(input())\nprint(x)\n" * 20
+    rewards = [0.0, 0.25, 0.5, 1.0] * 2
+    text = "x = int(input())\nprint(x)\n" * 20
     lines = [json.dumps(a_group(1, f"p{n}", rewards=rewards, text=text)) for n in range(8)]
     log = GroupLog(tmp_path / GROUPS, step=0, about={"method": "bon_loo1", "max_steps": 1000})
     for step in range(1, 1001):

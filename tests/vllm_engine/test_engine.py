@@ -71,7 +71,8 @@ def test_prompt_ids_and_the_distribution_are_those_of_hf(backend, hf, problems):
     for problem in problems:
         assert backend._prompt_ids(problem.prompt) == hf._prompt_ids(problem.prompt)
     # The mean log-probability of a completion under the model, over 4 x 256 of each.
-    means, errors = [], []
+    means = []
+    errors = []
     for sampler in (backend, hf):
         samples = drawn(sampler, requests_of(problems[:4], range(256)), settings)
         values = np.array([sample.logprob for sample in samples])
