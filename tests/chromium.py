@@ -74,9 +74,11 @@ class Browser:
     def until(self, text):
         """Wait until an expression is true, and return its value."""
         end = time.monotonic() + patience(60)
-        while not (value := self.evaluate(text)):
+        value = self.evaluate(text)
+        while not value:
             assert time.monotonic() < end, self.evaluate("document.body.innerText")
             time.sleep(0.02)
+            value = self.evaluate(text)
         return value
 
     def go(self, address, *, width=1280, height=900, scheme="light"):

@@ -77,7 +77,7 @@ def maxatk(tmp_path):
     from maxatk.cli.main import main
 
     def run(*arguments):
-        asked = [*map(str, arguments)]
+        command = [str(argument) for argument in arguments]
         out = io.StringIO()
         err = io.StringIO()
         root = logging.getLogger()
@@ -86,12 +86,12 @@ def maxatk(tmp_path):
         try:
             with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
                 patch.chdir(tmp_path)
-                status = main(asked)
+                status = main(command)
         except SystemExit as ended:  # of tyro
             status = ended.code
         finally:
             root.handlers = handlers
-        return subprocess.CompletedProcess(asked, status, out.getvalue(), err.getvalue())
+        return subprocess.CompletedProcess(command, status, out.getvalue(), err.getvalue())
 
     return run
 

@@ -200,10 +200,10 @@ def test_calls_that_a_program_could_answer_without_a_right_value_are_named(maxat
     write_rows(tmp_path / "p.solutions.jsonl", {"problem_id": "f(1)", "completion": "f = None"})
     checked = maxatk("problems", "check", "p.jsonl")
     assert checked.returncode == 0, checked.stderr
-    said = " ".join(checked.stderr.split())
+    message = " ".join(checked.stderr.split())
     example = "'abs(f(1) - 3) < 1e-6' of 'abs(f(1) - 3) < 1e-6'"
-    assert f"2 problems with a test whose `call` does more than call, such as {example}" in said
-    assert "evaluated inside the program, which can replace abs, sorted or ==" in said
+    assert f"2 problems with a test whose `call` does more than call, such as {example}" in message
+    assert "evaluated inside the program, which can replace abs, sorted or ==" in message
 
 
 def test_rows_that_all_fall_away_are_counted_and_refused(maxatk, tmp_path):

@@ -160,15 +160,15 @@ def test_sigkill_at_random_moments_changes_nothing(maxatk, started, tmp_path):
     whole = maxatk(*command, "--out", "whole")
     assert whole.returncode == 0, whole.stderr
     draw = random.Random(7)
-    left = []
+    counts = []
     for target in sorted(draw.sample(range(1, 110), 4)):
         process = started(sys.executable, "-m", "maxatk", *command, "--out", "out", cwd=tmp_path)
-        left.append(kill_when_scored(process, tmp_path / "out" / "scores.jsonl", target))
-    assert left == sorted(left), "a kill lost verdicts that were written"
-    assert left[0] < len(programs), "no kill came before the end"
+        counts.append(kill_when_scored(process, tmp_path / "out" / "scores.jsonl", target))
+    assert counts == sorted(counts), "a kill lost verdicts that were written"
+    assert counts[0] < len(programs), "no kill came before the end"
     finished = maxatk(*command, "--out", "out")
     assert finished.returncode == 0, finished.stderr
-    assert f", {left[-1]} found from before" in finished.stdout
+    assert f", {counts[-1]} found from before" in finished.stdout
     assert steady(tmp_path / "out") == steady(tmp_path / "whole")
 
 

@@ -67,9 +67,11 @@ def test_a_plan_as_json_has_a_row_a_stage(recipe, capsys):
 def test_no_process_outlives_a_study_that_is_killed_while_it_asks_the_trainer(recipe, started):
     study = started(sys.executable, "-m", "maxatk", "study", str(recipe()), "--dry-run")
     end = time.monotonic() + patience(60)
-    while len(members := family(study.pid)) < 2:
+    members = family(study.pid)
+    while len(members) < 2:
         assert time.monotonic() < end, "the trainer was never asked"
         time.sleep(0.01)
+        members = family(study.pid)
     study.send_signal(signal.SIGKILL)
     assert still_alive(members) == []
 

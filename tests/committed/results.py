@@ -9,11 +9,11 @@ from scipy import stats
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/results.json"))
-RECIPES = {  # by the name that the study's folder has
-    Path(settings["out"]).name: path
-    for path in (ROOT / "recipes").glob("*/*.yaml")
-    if "out" in (settings := yaml.safe_load(path.read_text(encoding="utf-8")))
-}
+RECIPES = {}  # by the name that the study's folder has
+for path in (ROOT / "recipes").glob("*/*.yaml"):
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if "out" in settings:
+        RECIPES[Path(settings["out"]).name] = path
 RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
 ALL_RATES = (*RATES, "smollm2_all_double_rate")

@@ -85,9 +85,9 @@ def test_a_run_with_another_threshold_is_the_same_run_and_says_so(
 
 def test_problems_are_added_after_those_there_are_and_never_changed(run, problems, tmp_path):
     run(problems[:2], tmp_path / "run")
-    for others in (problems[1:], problems[:1], [problems[1], problems[0], problems[2]]):
+    for other_problems in (problems[1:], problems[:1], [problems[1], problems[0], problems[2]]):
         with pytest.raises(InvalidValueError, match=r"problems\.sha256"):
-            run(others, tmp_path / "run")
+            run(other_problems, tmp_path / "run")
     changed = dataclasses.replace(problems[0], prompt="other")
     with pytest.raises(InvalidValueError, match=r"problems\.sha256"):
         run([changed, *problems[1:]], tmp_path / "run")

@@ -96,9 +96,9 @@ def test_only_common_k_and_common_settings_stay():
             "verifier": {"t": 1},
         },
     )
-    both = pool_results({"a": one, "b": two})
-    assert both.ks == [1, 2, 4, 8]
-    assert both.manifest["settings"] == {
+    results = pool_results({"a": one, "b": two})
+    assert results.ks == [1, 2, 4, 8]
+    assert results.manifest["settings"] == {
         "problems": {"count": 12, "sha256": "aa+aa"},
         "verifier": {"t": 1},
     }

@@ -115,7 +115,9 @@ def test_rewards_beyond_0_and_1_are_chosen_by_bounds_of_their_own(tmp_path, capl
     problems = [Problem(name, "do").to_json() for name in rewards]
     write_jsonl(tmp_path / "problems.jsonl", problems)
     rows = [
-        {"problem_id": name, "reward": reward} for name, both in rewards.items() for reward in both
+        {"problem_id": name, "reward": reward}
+        for name, of_problem in rewards.items()
+        for reward in of_problem
     ]
     write_jsonl(tmp_path / "rewards.jsonl", rows)
     score_rewards(tmp_path / "rewards.jsonl", tmp_path / "out")

@@ -97,9 +97,11 @@ def test_programs_that_could_not_be_verified_are_no_zeros(tiny_model):
 def test_a_server_that_fails_ends_it_and_leaves_no_thread(verifier):
     before = threading.active_count()
     with serving([400]) as server:
-        asked = ModelSettings("openai", server=ServerSettings(url=server.url, concurrency=1))
+        model_settings = ModelSettings(
+            "openai", server=ServerSettings(url=server.url, concurrency=1)
+        )
         with pytest.raises(ServerError):
-            solve("m", SOLVABLE, n=8, model_settings=asked, verifier=verifier)
+            solve("m", SOLVABLE, n=8, model_settings=model_settings, verifier=verifier)
     until = time.monotonic() + patience(10)  # the server's thread of a connection ends by itself
     while threading.active_count() > before and time.monotonic() < until:
         time.sleep(0.05)

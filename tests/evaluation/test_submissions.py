@@ -78,12 +78,12 @@ def test_human_eval_completions_continue_the_prompt(tmp_path):
 
 
 def test_a_completion_continues_the_starter_code_of_a_prompt_in_words(tmp_path):
-    asked = Problem("HumanEval/a", "Write a.", entry_point="a", starter_code="def a(x):\n")
+    problem = Problem("HumanEval/a", "Write a.", entry_point="a", starter_code="def a(x):\n")
     rows = [
         {"task_id": "HumanEval/a", "completion": "    return x\n"},
         {"task_id": "HumanEval/a", "completion": "```python\ndef a(x):\n    return 1\n```"},
     ]
-    submissions = read_submissions(write(tmp_path, *rows), {"HumanEval/a": asked})
+    submissions = read_submissions(write(tmp_path, *rows), {"HumanEval/a": problem})
     programs = [submission.program.strip() for submission in submissions]
     assert programs == ["def a(x):\n    return x", "def a(x):\n    return 1"]
 

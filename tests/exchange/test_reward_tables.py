@@ -534,12 +534,12 @@ def test_a_step_whose_file_has_grown_is_scored_anew_and_another_file_is_refused(
 def test_a_folder_of_one_run_is_not_made_one_of_several_nor_the_other_way(maxatk, tmp_path):
     for step in (1, 2):
         dump(tmp_path / "dumps", step, {"p": [0, step]})
-    both = ("dumps/1.jsonl", "dumps/2.jsonl")
-    assert maxatk("score", "--rewards", both[0], "--out", "one").returncode == 0
-    assert maxatk("score", "--rewards", *both, "--out", "several").returncode == 0
-    done = maxatk("score", "--rewards", *both, "--out", "one")
+    files = ("dumps/1.jsonl", "dumps/2.jsonl")
+    assert maxatk("score", "--rewards", files[0], "--out", "one").returncode == 0
+    assert maxatk("score", "--rewards", *files, "--out", "several").returncode == 0
+    done = maxatk("score", "--rewards", *files, "--out", "one")
     assert (done.returncode, "'one' holds one run, and several files" in done.stderr) == (2, True)
-    done = maxatk("score", "--rewards", both[0], "--out", "several")
+    done = maxatk("score", "--rewards", files[0], "--out", "several")
     assert done.returncode == 2
     assert "'several' holds a run for each of several files" in done.stderr
 
