@@ -303,8 +303,8 @@ def test_a_study_of_temperatures_is_of_the_model_and_the_problems_that_are_named
     tests = (TestCase(input="1\n", output="2\n"),)
     problems = tmp_path / "mine.jsonl"
     write_jsonl(problems, (Problem(str(i), "add one", tests).to_json() for i in range(3)))
-    own = [f"model={model}", f"eval.problems={problems}", f"out={tmp_path / 'out'}"]
-    assert main(["study", str(path), *own, "--dry-run"]) == 0
+    overrides = [f"model={model}", f"eval.problems={problems}", f"out={tmp_path / 'out'}"]
+    assert main(["study", str(path), *overrides, "--dry-run"]) == 0
     assert "eval    6 left" in capsys.readouterr().out
     sampled = [model.sampling for model in load_study(path).variants[1:]]
     assert [sampling["temperature"] for sampling in sampled] == [0.2, 0.4, 0.6, 0.8, 1.2]

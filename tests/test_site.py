@@ -164,8 +164,8 @@ def test_figures_have_a_dark_form(site):
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 def test_no_table_is_clipped_at_any_width(site, tmp_path):
     # The tables of all studies are made alike: those of the widest one stand for them.
-    others = {path.parent.name for path in (site / "study").glob("*/*.html")} - {"table2"}
-    names = [path for path in pages(site) if path.parent.name not in others]
+    other_studies = {path.parent.name for path in (site / "study").glob("*/*.html")} - {"table2"}
+    names = [path for path in pages(site) if path.parent.name not in other_studies]
     measured = [
         one
         for start in range(0, len(names), 24)

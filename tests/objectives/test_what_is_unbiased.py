@@ -120,8 +120,8 @@ def test_a_mixture_is_the_mixture_of_the_gradients(correction, form):
 
     sampled = OLD if correction == "exact" else NOW
     mixed = expected(estimate, sampled=sampled)
-    both = [policies.gradient(NOW, REWARDS, k) for k in (3, 1)]
-    np.testing.assert_allclose(mixed, 0.7 * both[0] + 0.3 * both[1], atol=1e-12)
+    gradients = [policies.gradient(NOW, REWARDS, k) for k in (3, 1)]
+    np.testing.assert_allclose(mixed, 0.7 * gradients[0] + 0.3 * gradients[1], atol=1e-12)
 
 
 def test_the_second_step_on_the_same_samples_is_biased_whatever_the_correction():

@@ -179,7 +179,9 @@ def leave_one_out_single(samples, deltas, part, correction, form):
 
     def above(ratios):
         others = [[j for j in range(n) if j != i] for i in range(n)]
-        means = [np.average(values[o], weights=[ratios[j] for j in o]) for o in others]
+        means = [
+            np.average(values[places], weights=[ratios[j] for j in places]) for places in others
+        ]
         return (values - means) / n
 
     if n == 1:
@@ -211,9 +213,9 @@ def others_credit(samples, deltas, part, correction, form):
     credit = credits(samples, deltas, part, correction, form)
     size = part[0]
     for i in range(len(samples)):
-        rest = [*samples[:i], *samples[i + 1 :]]
-        if size <= len(rest):
-            credit[i] -= credits(rest, np.zeros(len(rest)), part).mean()
+        others = [*samples[:i], *samples[i + 1 :]]
+        if size <= len(others):
+            credit[i] -= credits(others, np.zeros(len(others)), part).mean()
     return credit
 
 
@@ -243,8 +245,8 @@ def exact_replace_one(samples, deltas, method, k, form):
 def remove_one(samples, method, k):
     """m(all) - m(without i)."""
     whole = value(samples, method, k)
-    rest = [[*samples[:i], *samples[i + 1 :]] for i in range(len(samples))]
-    return np.array([whole - value(others, method, k) for others in rest])
+    all_others = [[*samples[:i], *samples[i + 1 :]] for i in range(len(samples))]
+    return np.array([whole - value(others, method, k) for others in all_others])
 
 
 def centred(values):
@@ -316,7 +318,7 @@ def scale(samples, k, method, raw):
     plain = raw_advantages(
         samples, np.zeros(n), k, Method(credit=method.credit, baseline="none"), "ppo"
     )
-    spread, largest = (np.std(x, ddof=1) if n > 1 else 0.0 for x in (plain, raw))
+    spread, largest = (np.std(values, ddof=1) if n > 1 else 0.0 for values in (plain, raw))
     if method.credit == "best":
         spread = np.std(rewards, ddof=1) if n > 1 else 0.0
     if method.correction != "none" and spread < 1e-6:

@@ -286,8 +286,8 @@ def test_runs_that_differ_in_settings_are_announced(results, make, tmp_path):
 def test_runs_without_entropy_are_left_out_of_figure_2(results, make):
     silent = make(7, 0.1, 0.1)
     silent["entropy"] = None
-    both = load_comparison({"base": results["base"], "x": silent})
-    assert entropy_svg(both) is not None
+    comparison = load_comparison({"base": results["base"], "x": silent})
+    assert entropy_svg(comparison) is not None
     assert entropy_svg(load_comparison({"x": silent})) is None
 
 
@@ -361,9 +361,9 @@ def test_wrong_input_is_refused(results, make, tmp_path):
     strangers = make(8, 0.1, 0.1, ids=["a", "b"])
     with pytest.raises(InvalidValueError, match="'x' and 'base' have no problem in common"):
         load_comparison({"base": results["base"], "x": strangers})
-    others = make(8, 0.1, 0.1, ids=["p<0>", "b"])
+    overlapping = make(8, 0.1, 0.1, ids=["p<0>", "b"])
     with pytest.raises(InvalidValueError, match=r"'x' \(2 problems\) is not over the same"):
-        load_comparison({"base": results["base"], "x": others})
+        load_comparison({"base": results["base"], "x": overlapping})
     with pytest.raises(InvalidValueError, match="samples: must be an integer of 0 or more, got -1"):
         write_report(results, tmp_path / "r.html", samples=-1)
 

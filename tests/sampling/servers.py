@@ -101,8 +101,8 @@ def completion(path, body):
         logprobs = {"content": [{"logprob": -1.0}, {"logprob": -0.25}]}
     else:
         logprobs = {"token_logprobs": [-1.0, -0.25]}
-    asked = {"logprobs": logprobs} if body.get("logprobs") else {}
-    return {"choices": [{**shown, **asked, "finish_reason": "stop"}], "usage": usage}
+    optional = {"logprobs": logprobs} if body.get("logprobs") else {}
+    return {"choices": [{**shown, **optional, "finish_reason": "stop"}], "usage": usage}
 
 
 def text_for(seed):

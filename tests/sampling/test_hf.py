@@ -102,8 +102,8 @@ def test_tokens_are_drawn_from_the_model(backend):
     rows = 20_000
     drawn = draw(backend, rows=rows, most=1)
     expected = distributions(backend, [3])[0].exp().numpy()
-    seen = np.bincount([row.ids[0] for row in drawn], minlength=len(expected)) / rows
-    np.testing.assert_allclose(seen, expected, atol=4 * 0.5 / rows**0.5)
+    frequencies = np.bincount([row.ids[0] for row in drawn], minlength=len(expected)) / rows
+    np.testing.assert_allclose(frequencies, expected, atol=4 * 0.5 / rows**0.5)
 
 
 def test_temperature_zero_takes_the_most_probable_token(backend):
@@ -152,8 +152,10 @@ def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeyp
 
 
 @pytest.mark.parametrize("samples", [1, 3, 20])
-@pytest.mark.parametrize("others", [1, 3, 5, 64])
-def test_no_bit_depends_on_the_batch_size_or_on_what_is_drawn_beside(tiny_model, samples, others):
+@pytest.mark.parametrize("other_size", [1, 3, 5, 64])
+def test_no_bit_depends_on_the_batch_size_or_on_what_is_drawn_beside(
+    tiny_model, samples, other_size
+):
     settings = SamplingSettings(max_new_tokens=6, samples=samples, seed=3)
     requests = [Request(f"p{i}", PROMPT * (1 + i % 3), range(samples)) for i in range(7)]
 
@@ -162,9 +164,11 @@ def test_no_bit_depends_on_the_batch_size_or_on_what_is_drawn_beside(tiny_model,
         return [sample for some in backend.sample(requests, settings) for sample in some]
 
     whole = draw_all(8, requests)
-    assert draw_all(others, requests) == whole
-    rest = [Request(r.problem_id, r.prompt, range(samples - 1, samples)) for r in requests[3:]]
-    assert draw_all(others, rest) == [
+    assert draw_all(other_size, requests) == whole
+    fewer_requests = [
+        Request(r.problem_id, r.prompt, range(samples - 1, samples)) for r in requests[3:]
+    ]
+    assert draw_all(other_size, fewer_requests) == [
         sample for sample in whole if sample.sample == samples - 1 and sample.problem_id >= "p3"
     ]
 

@@ -146,9 +146,9 @@ def test_closing_the_samples_ends_the_requests():
         drawn = backend_for(server, concurrency=2).sample(requests, SETTINGS)
         next(drawn)
         drawn.close()
-        asked = len(server.requests)
+        count = len(server.requests)
         time.sleep(0.3)
-        assert len(server.requests) <= asked + 2
+        assert len(server.requests) <= count + 2
     assert threading.active_count() <= before
 
 
@@ -414,8 +414,8 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
     with Verifier(workers=1) as verifier:
         with serving([None] * 10 + [500] * 100) as server, pytest.raises(ServerError):
             run(server, "cut", concurrency=1)
-        kept = (tmp_path / "cut" / "samples.jsonl").read_text().count("\n")
-        assert kept == 10, "those before the failure"
+        stored = (tmp_path / "cut" / "samples.jsonl").read_text().count("\n")
+        assert stored == 10, "those before the failure"
         with serving() as server:  # at another address
             resumed = run(server, "cut")
             whole = run(server, "whole")

@@ -269,8 +269,8 @@ def test_what_is_too_long_for_a_server_is_not_sent_and_refused_by_name(remote):
 def test_the_limits_of_the_server_win():
     flags = ("--verifier.time-limit", "0.5", "--verifier.memory-limit-mb", "256")
     with served(*flags, workers=1) as server:
-        asked = {**PROGRAM, "program": "while True: pass", "time_limit": 50}
-        _, answer = server.verify(asked, limits={"time_limit": 50, "memory_limit": 1 << 40})
+        endless = {**PROGRAM, "program": "while True: pass", "time_limit": 50}
+        _, answer = server.verify(endless, limits={"time_limit": 50, "memory_limit": 1 << 40})
         (test,) = answer["verdicts"][0]["tests"]
         assert test["outcome"] == "time_limit"
         assert test["cpu_seconds"] < 2

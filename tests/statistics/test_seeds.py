@@ -143,14 +143,14 @@ def brute_crossed(table):
     of_rows = table.mean(axis=1)
     of_columns = table.mean(axis=0)
     mean = table.mean()
-    rest = sum(
+    residual = sum(
         (table[i, j] - of_rows[i] - of_columns[j] + mean) ** 2
         for i, j in itertools.product(range(rows), range(columns))
     )
     squares = [
         columns * of_rows.var(ddof=1),
         rows * of_columns.var(ddof=1),
-        rest / ((rows - 1) * (columns - 1)),
+        residual / ((rows - 1) * (columns - 1)),
     ]
     total = max(squares[0] + squares[1] - squares[2], *squares[:2])
     dfs = (rows - 1, columns - 1, (rows - 1) * (columns - 1))
@@ -192,11 +192,11 @@ def test_a_problem_that_some_seed_lacks_is_left_out():
     crossed = over_seeds_and_problems(table)
     assert crossed.problems[0] == 7
     assert (crossed.low[0], crossed.p[0]) == pytest.approx((whole.low[0], whole.p[0]))
-    for kept in (0, 1):
+    for count in (0, 1):
         few = over_seeds_and_problems(
-            np.where(np.arange(8)[:, None] < kept, table[2:], np.nan)[[0, 0, 0]]
+            np.where(np.arange(8)[:, None] < count, table[2:], np.nan)[[0, 0, 0]]
         )
-        assert (few.p[0], few.problems[0]) == (1.0, kept)
+        assert (few.p[0], few.problems[0]) == (1.0, count)
         assert np.isnan(few.low[0])
 
 

@@ -98,8 +98,8 @@ def test_every_seed_is_reported_by_what_the_others_choose(all_models, front):
         assert best.model == chosen_by_hand(all_models, names, best.aim, -np.inf, SEEDS)
         held_out = []
         for seed, model in zip(SEEDS, best.by_seed, strict=True):
-            others = [other for other in SEEDS if other != seed]
-            assert model == chosen_by_hand(all_models, names, best.aim, -np.inf, others)
+            other_seeds = [other for other in SEEDS if other != seed]
+            assert model == chosen_by_hand(all_models, names, best.aim, -np.inf, other_seeds)
             held_out.append(values_of(all_models, model, seed, best.aim).mean())
         (estimate,) = [one for one in best.estimates if one.k == best.aim]
         assert estimate.mean == pytest.approx(np.mean(held_out))
@@ -119,9 +119,10 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(all_models, fro
         moved = []
         firsts = []
         for seed in SEEDS:
-            others = [other for other in SEEDS if other != seed]
+            other_seeds = [other for other in SEEDS if other != seed]
             our, their = (
-                chosen_by_hand(all_models, names, 8, test.floor, others) for names in (ours, theirs)
+                chosen_by_hand(all_models, names, 8, test.floor, other_seeds)
+                for names in (ours, theirs)
             )
             moved.append(
                 (values_of(all_models, our, seed, 8) - values_of(all_models, their, seed, 8)).mean()
@@ -143,9 +144,9 @@ def test_floors_at_which_nothing_else_is_chosen_are_one_test(all_models, front):
     for floor in np.linspace(mean_of(all_models, "base", SEEDS, 1), max(firsts), FLOORS):
         choice = []
         for seed in SEEDS:
-            others = [other for other in SEEDS if other != seed]
+            other_seeds = [other for other in SEEDS if other != seed]
             for names in (ours, ["base", *theirs]):
-                choice.append(chosen_by_hand(all_models, names, 8, floor, others))
+                choice.append(chosen_by_hand(all_models, names, 8, floor, other_seeds))
         if None not in choice:
             choices.append(tuple(choice))
     assert len(front.beyond) == len(set(choices)) < len(choices)

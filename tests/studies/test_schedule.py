@@ -247,12 +247,12 @@ def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, mon
     assert refusal_of(trainings_of(study, seeded_models(study))) is None
     assert len(tried) == 1
     # What differs in anything that decides the loading is tried for itself.
-    others = {
+    other_methods = {
         "grpo": {},
         "in bfloat16": {"trainer.model_init_kwargs": {"dtype": "bfloat16"}},
         "bad": {"peft": {**adapter, "target_modules": ["no"]}},
     }
-    of_a_llama["grids"] = [{"method": others}]
+    of_a_llama["grids"] = [{"method": other_methods}]
     study = load_study(recipe(**of_a_llama))
     assert refusal_of(trainings_of(study, seeded_models(study))).startswith(
         "bad: train.peft: Target mod"
