@@ -78,7 +78,9 @@ class Versions(NoTransfer):
     @torch.no_grad()
     def draw(self, prompts: list[list[int]], version: int) -> list[tuple[list[int], list[float]]]:
         """Return ids and log-probabilities of a completion of every prompt."""
-        weights = next(weights for kept, weights in self._kept if kept == version)
+        weights = next(
+            weights for stored_version, weights in self._kept if stored_version == version
+        )
         self.model.load_state_dict(weights, strict=False)
         longest = max(map(len, prompts))
         pad = self.model.config.pad_token_id or 0

@@ -90,12 +90,12 @@ class Server(NoTransfer):
         self.transfers += 1
 
     @torch.no_grad()
-    def complete(self, asked):
+    def complete(self, request):
         """The answer to a request for one completion; the lock is free between two tokens."""
-        ids = list(asked["prompt"])
+        ids = list(request["prompt"])
         logps = []
-        generator = torch.Generator().manual_seed(asked["seed"])
-        for _ in range(asked["max_tokens"]):
+        generator = torch.Generator().manual_seed(request["seed"])
+        for _ in range(request["max_tokens"]):
             with self._lock:
                 last = self.model(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(-1)
             token = int(torch.multinomial(last.exp(), 1, generator=generator))
@@ -104,7 +104,7 @@ class Server(NoTransfer):
             if token == self.model.generation_config.eos_token_id:
                 break
         self.requests += 1
-        drawn = ids[len(asked["prompt"]) :]
+        drawn = ids[len(request["prompt"]) :]
         return {"choices": [{"token_ids": drawn, "logprobs": {"token_logprobs": logps}}]}
 
     @contextlib.contextmanager
@@ -114,8 +114,8 @@ class Server(NoTransfer):
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                body = json.dumps(served.complete(asked)).encode()
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = json.dumps(served.complete(request)).encode()
                 self.send_response(200 if self.path == "/v1/completions" else 404)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))

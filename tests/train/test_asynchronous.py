@@ -438,13 +438,13 @@ def test_a_method_without_a_correction_may_pack_by_tokens(tmp_path):
 
 
 def test_another_way_to_score_groups_is_refused(tiny, tmp_path):
-    def make(config, **others):
+    def make(config, **arguments):
         return MaxAtKAsyncTrainer(
             model=tiny,
             args=config,
             train_dataset=Dataset.from_list([{"prompt": []}]),
             weight_transfer=NoTransfer(),
-            **{"reward_funcs": rewards_of_ids, **others},
+            **{"reward_funcs": rewards_of_ids, **arguments},
         )
 
     with pytest.raises(InvalidValueError, match="args: must be a MaxAtKAsyncConfig, got NoneType"):
@@ -511,16 +511,16 @@ NO_CONVERSATIONS = {
 }
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["given", "of the model"])
+@pytest.mark.parametrize("is_given", [True, False], ids=["given", "of the model"])
 @pytest.mark.parametrize(
     ("changes", "template", "message"), NO_CONVERSATIONS.values(), ids=NO_CONVERSATIONS
 )
 def test_what_makes_no_conversation_is_refused_before_the_weights(
-    broken_weights, tmp_path, changes, template, message, given
+    broken_weights, tmp_path, changes, template, message, is_given
 ):
     tokenizer = AutoTokenizer.from_pretrained(broken_weights)
     tokenizer.chat_template = template
-    if given:
+    if is_given:
         changes = {**changes, "processing_class": tokenizer}
     else:
         tokenizer.save_pretrained(broken_weights)
@@ -540,7 +540,7 @@ def test_conversations_with_replies_that_can_be_read_are_taken(broken_weights, t
     assert tokenizer.response_template is None  # which is left to TRL
 
 
-def start(folder, tmp_path, *, train_dataset=TALKS, **others):
+def start(folder, tmp_path, *, train_dataset=TALKS, **changes):
     return MaxAtKAsyncTrainer(
-        str(folder), rewards_of_ids, settings(tmp_path / "out"), train_dataset, **others
+        str(folder), rewards_of_ids, settings(tmp_path / "out"), train_dataset, **changes
     )

@@ -281,8 +281,8 @@ def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recip
         warnings.simplefilter("ignore", FutureWarning)
         plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
     settings["eval"] = {**recipe["eval"], "prompt": {"system": "Be brief."}}
-    told = r"after another prompt .* prompt.system: None in the folder, 'Be brief.' now"
-    with pytest.warns(UserWarning, match=told):
+    message = r"after another prompt .* prompt.system: None in the folder, 'Be brief.' now"
+    with pytest.warns(UserWarning, match=message):
         plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
 
 
@@ -394,8 +394,8 @@ def test_several_processes_do_not_draw_into_one_folder(recipe, monkeypatch):
 
 def test_samples_of_any_length_are_whole_unless_a_length_is_given(recipe, tmp_path):
     def longest(**trainer):
-        asked = {**recipe, "trainer": {**TRAINER, **trainer}}
-        return config_of(from_mapping(DistillRecipe, asked, where="recipe"), tmp_path).max_length
+        settings = {**recipe, "trainer": {**TRAINER, **trainer}}
+        return config_of(from_mapping(DistillRecipe, settings, where="recipe"), tmp_path).max_length
 
     assert (longest(), longest(max_length=300)) == (None, 300)
 

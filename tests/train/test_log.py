@@ -153,16 +153,16 @@ def test_distinct_completions_are_those_of_the_evaluated_batch(model_folder, pro
         train_dataset=prompts,
         eval_dataset=prompts.select(range(8)),
     )
-    seen = []
+    evaluated = []
     inner = trainer._calculate_rewards
 
     def noting(inputs, prompt_texts, completions, ids):
-        seen[:] = completions
+        evaluated[:] = completions
         return inner(inputs, prompt_texts, completions, ids)
 
     trainer._calculate_rewards = noting
     metrics = trainer.evaluate()
-    groups = np.array(seen).reshape(-1, 4)
+    groups = np.array(evaluated).reshape(-1, 4)
     assert len(groups) == 8
     expected = np.mean([len(set(group)) / 4 for group in groups])
     assert metrics["eval_completions/distinct"] == pytest.approx(expected)

@@ -309,7 +309,7 @@ def test_a_rollout_function_samples_by_itself(ending_folder, tmp_path):
 
     for rollouts, resolved in (("auto", "trl"), ("own", None)):
         settings = config(tmp_path, rollouts=rollouts)
-        others = {
+        arguments = {
             "model": ending_folder,
             "reward_funcs": text_reward,
             "args": settings,
@@ -318,9 +318,9 @@ def test_a_rollout_function_samples_by_itself(ending_folder, tmp_path):
         }
         if resolved is None:
             with pytest.raises(InvalidValueError, match="rollout_func: must be None"):
-                MaxAtKTrainer(**others)
+                MaxAtKTrainer(**arguments)
         else:
-            assert MaxAtKTrainer(**others).rollouts == resolved
+            assert MaxAtKTrainer(**arguments).rollouts == resolved
 
 
 def test_a_prompt_without_a_token_is_refused(ending_folder):

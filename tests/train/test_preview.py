@@ -125,8 +125,8 @@ def test_what_a_run_would_refuse_is_refused(recipe, changes, error, message):
 
 def test_how_a_model_is_loaded_is_tried_without_its_weights_or_a_word(recipe, capfd, caplog):
     loading = {"dtype": "bfloat16", "attn_implementation": "eager", "device_map": "cpu"}
-    others = {"use_cache": False, "low_cpu_mem_usage": True, "revision": "main"}
-    recipe["trainer"]["model_init_kwargs"] = {**loading, **others}
+    other_options = {"use_cache": False, "low_cpu_mem_usage": True, "revision": "main"}
+    recipe["trainer"]["model_init_kwargs"] = {**loading, **other_options}
     assert look(recipe).plan["optimizer_steps"] == 36
     assert "MISSING" not in capfd.readouterr().err + caplog.text
 

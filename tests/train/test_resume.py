@@ -162,7 +162,7 @@ def test_a_rollout_batch_of_other_settings_is_not_trained_on(make_trainer, chang
     assert again.state.global_step == 3
     assert len(again.generations) >= 1
     rows = again.args.per_device_train_batch_size
-    assert {len(seen.inputs["completion_ids"]) for seen in again.seen} == {rows}
+    assert {len(batch.inputs["completion_ids"]) for batch in again.seen} == {rows}
 
 
 def test_settings_that_leave_the_rollout_batch_as_it_is_may_change(make_trainer):

@@ -127,8 +127,8 @@ def test_a_run_of_other_problems_in_a_file_of_the_same_name_is_not_left_alone(re
     out = run(recipe)
     moved = Path(shutil.move(problems, tmp_path / "moved.jsonl"))
     assert run({**recipe, "problems": str(moved)}) == out
-    first, *others = moved.read_text().splitlines(keepends=True)
-    problems.write_text("".join([*others, first]))
+    first, *other_lines = moved.read_text().splitlines(keepends=True)
+    problems.write_text("".join([*other_lines, first]))
     message = (
         r"problems: '.*mine.jsonl with problems_sha256 (\w+)' in the folder, '.*_sha256 (?!\1)"
     )
@@ -323,13 +323,13 @@ def test_a_model_with_a_chat_template_is_asked_in_turns(recipe, tmp_path):
 def test_training_reads_the_prompts_that_evaluation_reads(
     recipe, tmp_path, mini_problems, monkeypatch
 ):
-    seen = set()
+    trained_prompts = set()
 
     class Spy(MaxAtKTrainer):
         def _generate_and_score_completions(self, inputs):
             batch = super()._generate_and_score_completions(inputs)
             for ids, mask in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True):
-                seen.add(tuple(ids[mask.bool()].tolist()))
+                trained_prompts.add(tuple(ids[mask.bool()].tolist()))
             return batch
 
     monkeypatch.setattr("maxatk.train.run.MaxAtKTrainer", Spy)
@@ -347,8 +347,8 @@ def test_training_reads_the_prompts_that_evaluation_reads(
     settings = PromptSettings(**prompt)
     tokenizer = load_tokenizer(recipe["model"], prompt=settings)
     read = {tuple(prompt_ids(tokenizer, p.problem.prompt, settings)) for p in mini_problems}
-    assert seen
-    assert seen <= read
+    assert trained_prompts
+    assert trained_prompts <= read
     assert json.loads((out / TRAIN_RECORD).read_text())["recipe"]["prompt"] == prompt
     same = PromptSettings(system="# read and print", template_arguments={"loud": True})
     assert prompt_difference(prompt, same) is None

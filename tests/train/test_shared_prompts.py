@@ -42,11 +42,11 @@ def batch():
 
 def tokens_seen(model):
     """A list that gets the number of tokens of every call of the model."""
-    seen = []
+    counts = []
     model.get_input_embeddings().register_forward_pre_hook(
-        lambda _module, args: seen.append(args[0].numel())
+        lambda _module, args: counts.append(args[0].numel())
     )
-    return seen
+    return counts
 
 
 def logps_and_gradients(called, model, ids, mask):
@@ -60,14 +60,14 @@ def logps_and_gradients(called, model, ids, mask):
 
 def test_log_probabilities_and_gradients_are_those_of_the_ordinary_pass(model, batch):
     expected = logps_and_gradients(model, model, *batch)
-    seen = tokens_seen(model)
+    counts = tokens_seen(model)
     shared = logps_and_gradients(SharedPrompts(model, model, COMPLETION), model, *batch)
     torch.testing.assert_close(shared[0], expected[0], rtol=1e-10, atol=1e-10)
     for mine, theirs in zip(shared[1], expected[1], strict=True):
         # The norms of this architecture work in single precision, whatever the weights are in.
         assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
     prefix = PROMPT - 1
-    assert seen == [PROMPTS * prefix, PROMPTS * GROUP * (COMPLETION + 1)]
+    assert counts == [PROMPTS * prefix, PROMPTS * GROUP * (COMPLETION + 1)]
 
 
 @pytest.mark.parametrize("case", ["different prompts", "one token", "more input"])
@@ -81,13 +81,13 @@ def test_where_nothing_can_be_shared_the_ordinary_pass_is_taken(model, batch, ca
         mask = mask[:, -COMPLETION - 1 :]
     else:
         more = {"position_ids": torch.arange(ids.size(1)).expand_as(ids)}
-    seen = tokens_seen(model)
+    counts = tokens_seen(model)
     with torch.no_grad():
         outputs = SharedPrompts(model, model, COMPLETION)(
             input_ids=ids, attention_mask=mask, **more
         )
         expected = model(input_ids=ids, attention_mask=mask)
-    assert seen[:-1] == [ids.numel()]
+    assert counts[:-1] == [ids.numel()]
     torch.testing.assert_close(outputs.logits, expected.logits)
 
 
@@ -109,9 +109,9 @@ def test_training_ends_with_the_same_weights_and_reads_fewer_tokens(make_trainer
     ends = []
     for share in (False, True):
         trainer = make_trainer(text_reward, share_prompts=share, **changes)
-        seen = tokens_seen(trainer.model)
+        counts = tokens_seen(trainer.model)
         trainer.train()
-        ends.append((trainer.model.state_dict(), sum(seen)))
+        ends.append((trainer.model.state_dict(), sum(counts)))
     (plain, all_tokens), (shared, fewer_tokens) = ends
     for name, weight in plain.items():
         torch.testing.assert_close(shared[name], weight, rtol=1e-4, atol=1e-5)

@@ -157,9 +157,9 @@ def test_masked_completions_are_no_signal(model_folder, tmp_path):
     )  # fmt: skip
     trainer.train()
     _, rows, _ = trainer.generations[0]
-    kept = rows["completion_mask"].sum(dim=1) > 0
-    assert not kept.all()
-    trained = (rows["advantages"] != 0) & kept
+    in_loss = rows["completion_mask"].sum(dim=1) > 0
+    assert not in_loss.all()
+    trained = (rows["advantages"] != 0) & in_loss
     assert trained.reshape(-1, GROUP).any(dim=1).all()
 
 

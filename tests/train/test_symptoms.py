@@ -205,8 +205,8 @@ def test_what_a_log_does_not_know_breaks_no_rule():
 
 def test_a_row_that_is_held_out_too_counts_once():
     log = log_of(TOO_FAST)
-    both = [{**row, "eval_max@1": row["max@1"]} for row in log]
-    assert found_in(both) == found_in(log)
+    rows = [{**row, "eval_max@1": row["max@1"]} for row in log]
+    assert found_in(rows) == found_in(log)
 
 
 def test_every_rule_has_a_test_and_a_row_in_the_documents_and_no_two_have_one_name():

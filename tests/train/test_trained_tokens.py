@@ -106,14 +106,14 @@ def test_what_an_environment_says_is_in_no_ratio(
     policy, rows, rewards = trainer.generations[0]
     old = logps_of_the_policys_tokens(model_folder, policy, rows)
     moved = 0.0
-    for seen in trainer.seen:
-        now = logps_of_the_policys_tokens(model_folder, seen.policy, rows)
+    for batch in trainer.seen:
+        now = logps_of_the_policys_tokens(model_folder, batch.policy, rows)
         moved = max(moved, float(np.abs(now - old).max()))
         shape = (-1, GROUP)
         scored = rewards.double().numpy().reshape(shape)
         expected = brute_force(method, scored, (now - old).reshape(shape), k=2, form=form)
-        expected_rows = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
+        expected_rows = expected.reshape(-1)[batch.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
     assert moved > 1e-2
 
 
@@ -156,8 +156,8 @@ def test_completions_that_the_loss_leaves_out_are_in_no_logged_ratio(
     in_loss = rows["completion_mask"].any(dim=1)
     assert 0 < in_loss.sum() < len(in_loss)
     now, old = (
-        sequence_logps(model_folder, seen.policy, rows)
-        for seen in (trainer.seen[-1], trainer.seen[0])
+        sequence_logps(model_folder, batch.policy, rows)
+        for batch in (trainer.seen[-1], trainer.seen[0])
     )
     deviations = np.abs(np.expm1(now - old))[in_loss]
     assert deviations.max() > 0.01

@@ -219,8 +219,8 @@ def test_an_async_reward_gives_an_async_function():
 def test_the_log_gets_what_the_training_is_about():
     shown = trainer(num_generations=4, scale_rewards="none")
     rewards = [*REWARDS[:4], 0.5, 0.5, 0.5, 0.5]
-    both = {"log_metric": shown.log_metric, "log_extra": shown.log_extra}
-    call(best_of(of(rewards), k=2), **both)
+    loggers = {"log_metric": shown.log_metric, "log_extra": shown.log_extra}
+    call(best_of(of(rewards), k=2), **loggers)
     rows = np.reshape(rewards, (2, 4))
     assert shown.metrics == {
         "best_of/reward": pytest.approx(rows.mean()),

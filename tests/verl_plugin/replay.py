@@ -24,18 +24,18 @@ class Step:
     group_sizes: list[int]
 
 
-def replay(seen, model_path, *, steps, method, k, n, learning_rate):
-    """Return the steps of `seen`, the micro-batches of every rank, in the order of the losses.
+def replay(ranks, model_path, *, steps, method, k, n, learning_rate):
+    """Return the steps of `ranks`, the micro-batches of each, in the order of the losses.
 
     One sequence at a time: log-probabilities, importance ratios, `maxatk.advantages`, PPO's
     clipped surrogate as a mean over tokens, clipping of the gradient, AdamW.
     """
     model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
-    micros = len(seen[0]) // steps
+    micros = len(ranks[0]) // steps
     replayed = []
     for step in range(steps):
-        batches = [b for rank in seen for b in rank[step * micros : (step + 1) * micros]]
+        batches = [b for rank in ranks for b in rank[step * micros : (step + 1) * micros]]
         replayed.append(_step(model, optimizer, _rows(batches), method, k, n))
     return replayed
 

@@ -36,9 +36,9 @@ def maxatk(python, folder, *arguments):
     run([python, "-m", "maxatk", *map(str, arguments)], cwd=folder)
 
 
-def run(command, **others):
+def run(command, **options):
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **others
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
     )
     assert done.returncode == 0, done.stdout[-3000:]
 

@@ -103,10 +103,14 @@ def expected_loss(chosen, weights, method):
         for place, row in enumerate(chosen[start : start + N]):
             advantages.append(0.0 if row["uid"] == "pad" else advantage[place])
             ratio = (response(row, weights) - row["old_log_probs"]).exp()
-            kept = torch.minimum(advantages[-1] * ratio, advantages[-1] * ratio.clamp(0.8, 1.2))
+            surrogate = torch.minimum(
+                advantages[-1] * ratio, advantages[-1] * ratio.clamp(0.8, 1.2)
+            )
             if advantages[-1] < 0:  # verl's dual clip
-                kept = torch.maximum(kept, torch.full_like(kept, 3.0 * advantages[-1]))
-            total = total - (kept * row["response_mask"]).sum()
+                surrogate = torch.maximum(
+                    surrogate, torch.full_like(surrogate, 3.0 * advantages[-1])
+                )
+            total = total - (surrogate * row["response_mask"]).sum()
     return advantages, total / tokens
 
 

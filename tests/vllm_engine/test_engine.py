@@ -193,8 +193,8 @@ def test_an_adapter_is_applied_as_by_peft(mini, hf, problems, tmp_path):
     settings = ModelSettings("vllm", engine=ENGINE, adapter=str(tmp_path / "adapter"))
     backend = load_backend(str(mini / "base"), settings)
     assert backend.describe()["adapter"] == str(tmp_path / "adapter")
-    asked = SamplingSettings(samples=8, max_new_tokens=24)
-    compare_log_probabilities(backend, adapted, problems[0], asked)
+    sampling = SamplingSettings(samples=8, max_new_tokens=24)
+    compare_log_probabilities(backend, adapted, problems[0], sampling)
 
 
 def test_an_adapter_of_another_model_is_refused(mini, tmp_path):
@@ -260,8 +260,8 @@ def test_kill_leaves_no_process_and_the_same_command_ends_with_the_same_samples(
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert still_alive(members, seconds=15) == []
-    left = cut.read_bytes().count(b"\n")
-    assert 0 < left < 12 * 256
+    count = cut.read_bytes().count(b"\n")
+    assert 0 < count < 12 * 256
     again = subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert texts(cut) == texts(tmp_path / "whole" / "samples.jsonl")
