@@ -73,7 +73,9 @@ class Versions(NoTransfer):
 
     def send_weights(self, iterator) -> None:
         self.version += 1
-        self._kept.append((self.version, {name: w.detach().clone() for name, w in iterator}))
+        self._kept.append(
+            (self.version, {name: weight.detach().clone() for name, weight in iterator})
+        )
 
     @torch.no_grad()
     def draw(self, prompts: list[list[int]], version: int) -> list[tuple[list[int], list[float]]]:

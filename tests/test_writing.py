@@ -399,7 +399,8 @@ def test_two_preparations_of_one_file_leave_it_whole(tmp_path):
 
 def test_an_evaluation_goes_on_with_its_model_under_another_name(here, maxatk):
     for model in ("m", "renamed"):
-        (here / "renamed").symlink_to((here / "m").resolve()) if model == "renamed" else None
+        if model == "renamed":
+            (here / "renamed").symlink_to((here / "m").resolve())
         done = maxatk(*f"eval --model {model} --out run {SAMPLING}".split())
         assert done.returncode == 0, done.stderr
 

@@ -175,7 +175,10 @@ def test_solutions_of_other_problems_are_refused(maxatk, tmp_path, lines):
     rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(1))
     maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
     solutions = tmp_path / "made.solutions.jsonl"
-    solutions.write_text(lines) if lines else solutions.unlink()
+    if lines:
+        solutions.write_text(lines)
+    else:
+        solutions.unlink()
     message = refused(maxatk("problems", "check", "made.jsonl"))
     assert ("unknown problem 'x'" if lines else "made.solutions.jsonl: no such file") in message
     if lines is None:  # the message has a line that such a file may have

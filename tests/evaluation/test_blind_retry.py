@@ -79,12 +79,12 @@ def test_samples_without_a_reward_or_a_share_are_left_out():
 
 def with_shares(shares, rewards):
     """The scores of problems whose samples have these shares of the visible tests, if any."""
-    return [
-        Score(name, n, reward, 0, 1, Outcome.SCORED, 0.0, columns=columns)
-        for name, of_problem in shares.items()
-        for n, (share, reward) in enumerate(zip(of_problem, rewards, strict=True))
-        for columns in [{} if share is None else {"visible_tests": share}]
-    ]
+    scores = []
+    for name, of_problem in shares.items():
+        for n, (share, reward) in enumerate(zip(of_problem, rewards, strict=True)):
+            columns = {} if share is None else {"visible_tests": share}
+            scores.append(Score(name, n, reward, 0, 1, Outcome.SCORED, 0.0, columns=columns))
+    return scores
 
 
 def test_results_have_it_over_the_problems_with_visible_tests():

@@ -47,7 +47,8 @@ def test_a_run_that_grew_is_the_run_that_was_that_large_from_the_start(run, prob
     for key in ("metrics", "per_problem", "counts"):
         assert getattr(grown, key) == getattr(whole, key)
     settings = [
-        json.loads((tmp_path / f / "manifest.json").read_text()) for f in ("grown", "whole")
+        json.loads((tmp_path / folder / "manifest.json").read_text())
+        for folder in ("grown", "whole")
     ]
     assert settings[0]["settings"] == settings[1]["settings"]
 

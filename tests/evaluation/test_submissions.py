@@ -68,7 +68,8 @@ def test_human_eval_completions_continue_the_prompt(tmp_path):
         {"task_id": "HumanEval/a", "completion": "    return 2\n"},
     ]
     submissions = read_submissions(write(tmp_path, *rows), PROBLEMS)
-    assert [(f.sample.problem_id[-1], f.sample.sample) for f in submissions] == [
+    samples = [submission.sample for submission in submissions]
+    assert [(sample.problem_id[-1], sample.sample) for sample in samples] == [
         ("a", 0),
         ("b", 0),
         ("a", 1),

@@ -62,7 +62,8 @@ def test_choices_of_a_batch_are_samples_and_so_are_numbered_requests(tmp_path):
     ]
     problems = {p: Problem(p, "", (TestCase(input="", output="0"),)) for p in "pq"}
     submissions = read_submissions(tmp_path / "log.jsonl", problems, log_format="openai-batch")
-    assert [f.program for f in submissions] == ["print(0)", "print(1)", "print(0)"]
+    programs = [submission.program for submission in submissions]
+    assert programs == ["print(0)", "print(1)", "print(0)"]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +254,9 @@ def test_a_code_list_gives_programs_and_after_its_evaluation_rewards(tmp_path):
         for name in "ab"
     }
     submissions = read_submissions(path, problems, log_format="livecodebench")
-    assert [(f.sample.problem_id, f.program) for f in submissions[:2]] == [
+    assert [
+        (submission.sample.problem_id, submission.program) for submission in submissions[:2]
+    ] == [
         ("livecodebench/abc301_a", "print(1)"),
         ("livecodebench/abc301_a", "print(2)"),
     ]

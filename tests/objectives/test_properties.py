@@ -88,7 +88,7 @@ def test_tied_samples_of_equal_ratio_get_equal_advantages(problem, method, form)
     logs = np.round(2 * logs) / 2  # few values: ties of both
     got = advantages_of(rewards, method, k, log_ratios=logs, form=form)
     for row in range(len(rewards)):
-        for pair in {*zip(rewards[row], logs[row], strict=True)}:
+        for pair in set(zip(rewards[row], logs[row], strict=True)):
             same = (rewards[row] == pair[0]) & (logs[row] == pair[1])
             np.testing.assert_allclose(got[row][same], got[row][same][0], rtol=1e-8, atol=1e-10)
 

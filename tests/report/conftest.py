@@ -20,7 +20,12 @@ def make_results(seed, easy, hard, *, samples=128, ids=IDS, entropy=True, unscor
         chance = easy if number % 2 else hard
         for index in range(samples):
             right = bool(draw.random() < chance)
-            reward = 1.0 if right else 0.5 if draw.random() < 0.3 else 0.0
+            if right:
+                reward = 1.0
+            elif draw.random() < 0.3:
+                reward = 0.5
+            else:
+                reward = 0.0
             outcome = Outcome.PASSED if right else Outcome.WRONG_ANSWER
             if number == 0 and index < unscored:
                 reward = None

@@ -165,11 +165,11 @@ def test_the_page_and_compare_never_disagree(results, tmp_path):
     for at, metric in enumerate(("max@k", "pass@k")):
         marks = {(first, second, k): mark for first, second, k, *_, mark, _ in data["tests"][at]}
         for place, name in enumerate(("base", "sharp", "same")):
-            expected = [
-                "" if not t.significant else "above" if t.difference > 0 else "below"
-                for t in compared.differences
-                if t.first == name and t.measure.metric == metric
-            ]
+            expected = []
+            for test in compared.differences:
+                if test.first == name and test.measure.metric == metric:
+                    side = "above" if test.difference > 0 else "below"
+                    expected.append(side if test.significant else "")
             assert [marks.get((place, 0, k)) for k in range(len(expected))] == expected
         shown = Marks(page, f"winners-{metric.replace('@', '-at-')}").rows[1:]
         decision = compared.decisions["", metric]
@@ -241,7 +241,7 @@ def test_from_three_seeds_on_they_decide_and_with_the_problems_that_they_share(s
         known = (test.p, test.difference, test.low, test.high, test.prompts_low, test.prompts_high)
         assert known == pytest.approx([None if np.isnan(x[0]) else x[0] for x in numbers])
         assert test.by_seed == pytest.approx(moved.mean(axis=(1, 2)))
-        assert test.above == sum(d > 0 for d in test.by_seed)
+        assert test.above == sum(difference > 0 for difference in test.by_seed)
         assert test.sign_flip_p == sign_flip_p(test.by_seed)
 
 

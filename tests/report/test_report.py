@@ -300,7 +300,7 @@ def test_figure_1_file_is_one_svg_with_both_panels(results, tmp_path):
     path = figure1(results, tmp_path / "new" / "figure1.svg")
     root = ET.parse(path).getroot()
     assert root.tag.endswith("svg")
-    axes = [e for e in root.iter() if e.get("id", "").startswith("axes_")]
+    axes = [element for element in root.iter() if element.get("id", "").startswith("axes_")]
     assert len(axes) == 2
     assert path.read_bytes() == figure1(results, tmp_path / "again.svg").read_bytes()
 
@@ -463,9 +463,10 @@ def test_a_name_is_drawn_and_written_as_it_is_whatever_it_means_elsewhere(result
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "two\nlines", "\udce9", "\u202eevil"])
 def test_a_name_that_would_break_a_terminal_or_a_file_is_refused(results, tmp_path, name):
-    with pytest.raises(InvalidValueError, match="results: a name must be printable text, got") as e:
+    message = "results: a name must be printable text, got"
+    with pytest.raises(InvalidValueError, match=message) as refused:
         write_report({"base": results["base"], name: results["sharp"]}, tmp_path / "r.html")
-    assert str(e.value).isprintable()
+    assert str(refused.value).isprintable()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -143,12 +143,18 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
 
 def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeypatch):
     backend = HFBackend(tiny_model, ModelSettings(batch_size=100))
-    resized = []
-    monkeypatch.setattr(decoder, "pad", lambda *arguments: resized.append(1) or pad(*arguments))
+    resized = 0
+
+    def counted(*arguments):
+        nonlocal resized
+        resized += 1
+        return pad(*arguments)
+
+    monkeypatch.setattr(decoder, "pad", counted)
     requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
     settings = SamplingSettings(max_new_tokens=2, samples=1)
     assert sum(len(some) for some in backend.sample(requests, settings)) == 100
-    assert len(resized) == 2 * 2  # keys and values of two layers, once
+    assert resized == 2 * 2  # keys and values of two layers, once
 
 
 @pytest.mark.parametrize("samples", [1, 3, 20])
@@ -324,9 +330,13 @@ def test_other_architectures_draw_what_a_plain_forward_pass_says(
 
 
 def test_a_config_within_a_config_is_found(backend, monkeypatch):
-    nested = type("Nested", (), {"get_text_config": lambda self: text})()
     text = backend.model.config
-    monkeypatch.setattr(backend.model, "config", nested)
+
+    class Nested:
+        def get_text_config(self):
+            return text
+
+    monkeypatch.setattr(backend.model, "config", Nested())
     with pytest.raises(InvalidValueError, match="context of 64"):
         backend.prepare({"long": PROMPT}, SamplingSettings(max_new_tokens=61))
     assert backend._fitting_batch_size(4, SamplingSettings(max_new_tokens=8)) >= 1

@@ -138,11 +138,12 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
     decoder = Decoder(model, rows=ROWS, shared=False)
     evaluated = []
     evaluate = decoder.evaluate
-    monkeypatch.setattr(
-        decoder,
-        "evaluate",
-        lambda prompts: evaluated.append(list(map(len, prompts))) or evaluate(prompts),
-    )
+
+    def noted(prompts):
+        evaluated.append([len(prompt) for prompt in prompts])
+        return evaluate(prompts)
+
+    monkeypatch.setattr(decoder, "evaluate", noted)
     settings = SamplingSettings(max_new_tokens=2)
     noise = np.full((1, 2), 0.5, dtype=np.float32)
     lengths = [10, 10, 10, 10, 5, 20, 30, 5, 100, 3]
@@ -188,9 +189,15 @@ def test_on_a_gpu_samples_come_in_order_at_most_two_batches_late(tmp_path, monke
 
 
 def test_the_loop_reads_back_once_a_token(model, monkeypatch):
-    reads = []
+    reads = 0
     tolist = torch.Tensor.tolist
-    monkeypatch.setattr(torch.Tensor, "tolist", lambda self: reads.append(1) or tolist(self))
+
+    def counted(self):
+        nonlocal reads
+        reads += 1
+        return tolist(self)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", counted)
     settings = SamplingSettings(max_new_tokens=20)
     noise = np.random.default_rng(0).random((ROWS, 20), dtype=np.float32)
     drawing = Loop(
@@ -201,4 +208,4 @@ def test_the_loop_reads_back_once_a_token(model, monkeypatch):
     )
     drawn = [row for some in drawing.run(iter([Work([3, 4], range(ROWS), noise)])) for row in some]
     assert [len(row.ids) for row in drawn] == [20] * ROWS
-    assert len(reads) == 20 + 2  # and two sums of the rows that have ended
+    assert reads == 20 + 2  # and two sums of the rows that have ended

@@ -114,9 +114,9 @@ def test_pairing_finds_a_small_gain_between_very_different_problems():
 
 
 def test_a_problem_without_a_value_on_one_side_is_left_out():
-    a = np.array([[1.0], [np.nan], [0.5]])
-    b = np.array([[0.5], [0.0], [np.nan]])
-    difference = paired_difference(a, b)
+    first = np.array([[1.0], [np.nan], [0.5]])
+    second = np.array([[0.5], [0.0], [np.nan]])
+    difference = paired_difference(first, second)
     assert (difference.mean[0], difference.problems[0]) == (0.5, 1)
 
 

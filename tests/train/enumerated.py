@@ -133,9 +133,11 @@ class EveryGroup(MaxAtKTrainer):
         return (weighed, *outputs[1:])
 
     def training_step(self, model, inputs, *args, **kwargs):
-        self.policies.append({n: w.clone() for n, w in self.model.state_dict().items()})
+        self.policies.append(
+            {name: weight.clone() for name, weight in self.model.state_dict().items()}
+        )
         loss = super().training_step(model, inputs, *args, **kwargs)
-        grads = [w.grad.flatten() for w in self.model.parameters()]
+        grads = [weight.grad.flatten() for weight in self.model.parameters()]
         self.gradients.append(torch.cat(grads).double().numpy().copy())
         return loss
 
@@ -147,4 +149,4 @@ def gradient_of_max_at_k(folder, policy, *, length, k):
     model.double().eval()
     probabilities = sequence_logps(model, length).exp()
     max_at_k(probabilities, [reward_of(s) for s in sequences(length)], k).backward()
-    return torch.cat([w.grad.flatten() for w in model.parameters()]).numpy()
+    return torch.cat([weight.grad.flatten() for weight in model.parameters()]).numpy()

@@ -171,7 +171,7 @@ class Weighed(MaxAtKAsyncTrainer):
 
     def training_step(self, *args, **kwargs):
         loss = super().training_step(*args, **kwargs)
-        grads = [w.grad.flatten() for w in self.model.parameters()]
+        grads = [weight.grad.flatten() for weight in self.model.parameters()]
         self.gradient = torch.cat(grads).double().numpy().copy()
         return loss
 

@@ -232,7 +232,7 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
 def test_stored_samples_are_distilled(recipe, tmp_path):
     out = run(recipe)
     stored = run(
-        {k: v for k, v in recipe.items() if k != "eval"},
+        {key: value for key, value in recipe.items() if key != "eval"},
         run=str(out / "samples-0"),
         out=str(tmp_path / "stored"),
     )

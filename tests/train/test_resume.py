@@ -308,7 +308,12 @@ class BetweenMicroBatches(TrainerCallback):
 
 def within_loss(ctrl_c):
     """Return a hook of a model's forward passes that calls `ctrl_c` in those with gradients."""
-    return lambda *_: ctrl_c() if torch.is_grad_enabled() else None
+
+    def hook(*_):
+        if torch.is_grad_enabled():
+            ctrl_c()
+
+    return hook
 
 
 def without_seconds(history):

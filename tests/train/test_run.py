@@ -244,7 +244,7 @@ def test_a_training_that_goes_on_with_another_reward_of_the_same_name_says_so(
     digest = json.loads((out / TRAIN_RECORD).read_text())["files"][f"{own_rewards}:letters"]
     longer = toy_recipe(save_strategy="steps", save_steps=1, max_steps=3)
     run(longer)
-    assert not [w for w in recwarn if "another content" in str(w.message)]
+    assert not [warning for warning in recwarn if "another content" in str(warning.message)]
     own_rewards.write_text(own_rewards.read_text().replace("/ 99", "/ 9"))
     longer["trainer"]["max_steps"] = 4
     with pytest.warns(

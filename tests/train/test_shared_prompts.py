@@ -34,7 +34,8 @@ def batch():
     prompts = torch.randint(3, 100, (PROMPTS, PROMPT)).repeat_interleave(GROUP, dim=0)
     mask = torch.ones(PROMPTS * GROUP, PROMPT + COMPLETION, dtype=torch.long)
     mask[GROUP : 2 * GROUP, :4] = 0
-    mask[2, -2:] = mask[7, -4:] = 0
+    mask[2, -2:] = 0
+    mask[7, -4:] = 0
     ids = torch.cat([prompts, torch.randint(3, 100, (len(prompts), COMPLETION))], dim=1)
     order = torch.randperm(len(ids))
     return ids[order], mask[order]

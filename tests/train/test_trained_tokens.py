@@ -179,7 +179,7 @@ TEMPLATE = (
 @pytest.fixture(scope="module")
 def vision(tmp_path_factory):
     """A real vision-language model with random weights, its processor, and problems with images."""
-    words = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<pad>"))
+    words = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
     words.pre_tokenizer = WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words,

@@ -97,7 +97,7 @@ def test_ids_of_tensors_and_arrays_are_compared_by_what_they_hold():
     rollouts = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
     of_rollouts = best_of(of(twice), k=1, rollouts="rollout")
     listed = call(of_rollouts, rollout=rollouts.tolist())
-    assert listed == [1.0 * v for v in (0.5, 0.5, -0.5, -0.5, 1.0, 1.0, -1.0, -1.0)]
+    assert listed == [1.0 * value for value in (0.5, 0.5, -0.5, -0.5, 1.0, 1.0, -1.0, -1.0)]
     for column in (rollouts, list(rollouts)):
         assert call(of_rollouts, rollout=column) == listed
 

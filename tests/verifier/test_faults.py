@@ -272,7 +272,7 @@ def test_two_hundred_programs_of_all_kinds(verifier):
     ]
     jobs = [Job(f"{kinds[i % 8][0]}\n# {i}", tuple(TESTS)) for i in range(200)]
     verdicts = verifier.verify_many(jobs)
-    assert [v.reward for v in verdicts] == [kinds[i % 8][1] for i in range(200)]
+    assert [verdict.reward for verdict in verdicts] == [kinds[i % 8][1] for i in range(200)]
 
 
 def test_the_stream_yields_what_is_done_and_can_be_abandoned():

@@ -22,11 +22,11 @@ HEADERS = {
 
 def ask(code: bytes, machine: str, number: int, *arguments: int) -> int:
     """Return what a filter answers to one system call."""
-    data = struct.pack(
-        "<iIQ6Q", number, seccomp.ARCHITECTURES[machine], 0, *(*arguments, *[0] * 6)[:6]
-    )
+    padding = [0] * (6 - len(arguments))
+    data = struct.pack("<iIQ6Q", number, seccomp.ARCHITECTURES[machine], 0, *arguments, *padding)
     program = list(struct.iter_unpack("<HBBI", code))
-    accumulator = place = 0
+    accumulator = 0
+    place = 0
     while True:
         operation, true, false, value = program[place]
         place += 1

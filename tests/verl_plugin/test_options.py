@@ -28,7 +28,9 @@ class Node(dict):
 
 
 def node(mapping):
-    return Node({k: node(v) if isinstance(v, dict) else v for k, v in mapping.items()})
+    return Node(
+        {key: node(value) if isinstance(value, dict) else value for key, value in mapping.items()}
+    )
 
 
 def config(**changes):
