@@ -55,9 +55,8 @@ def test_a_json_file_may_have_a_row_a_line_and_a_name_in_capitals(tmp_path, name
 def test_a_table_and_a_parquet_file_may_have_a_name_in_capitals(tmp_path):
     (tmp_path / "ROWS.CSV").write_text("prompt,answer\n1 + 1?,2\n")
     write_parquet(tmp_path / "ROWS.PARQUET", [{"prompt": "1 + 1?", "answer": "2"}])
-    of_table, of_parquet = (
-        load_problems("table", file=tmp_path / name) for name in ("ROWS.CSV", "ROWS.PARQUET")
-    )
+    of_table = load_problems("table", file=tmp_path / "ROWS.CSV")
+    of_parquet = load_problems("table", file=tmp_path / "ROWS.PARQUET")
     assert [problem.answer for problem in of_table] == ["2"]
     assert of_parquet == of_table
 

@@ -83,7 +83,8 @@ def test_too_few_problems_are_said_with_how_many_would_do(make):
     comparison = load_comparison(few)
     decision = decide(comparison)
     assert len(decision.leaders[8]) == 2
-    base, tuned = (comparison.run(name).values("max@k", [8])[:, 0] for name in ("base", "tuned"))
+    base = comparison.run("base").values("max@k", [8])[:, 0]
+    tuned = comparison.run("tuned").values("max@k", [8])[:, 0]
     moved = tuned - base
     needed = pairs_needed(moved.mean(), moved.std(ddof=1))
     assert needed > 10
@@ -117,7 +118,8 @@ def test_a_difference_of_rounding_alone_is_none(make):
     for values in turned["per_problem"]["max@k"].values():
         values[:] = [values[place] for place in order]
     comparison = load_comparison({"base": base, "turned": turned})
-    of_base, of_turned = (comparison.run(name).values("max@k", [1]) for name in ("base", "turned"))
+    of_base = comparison.run("base").values("max@k", [1])
+    of_turned = comparison.run("turned").values("max@k", [1])
     assert 0 < abs((of_turned - of_base).mean()) < 1e-15
     assert "cannot tell" not in decide(comparison).advice(1)
 

@@ -110,7 +110,8 @@ def test_scores_are_those_of_this_machine(server, tmp_path):
     for name, sandbox in {"here": (), "there": server.url}.items():
         settings = VerifierSettings(sandbox=sandbox, workers=2)
         scored(file, problems, tmp_path / name, verifier_settings=settings)
-    here, there = (tmp_path / name for name in ("here", "there"))
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     scores = [rows_of(folder / "scores.jsonl") for folder in (here, there)]
     for row in (*scores[0], *scores[1]):
         del row["seconds"]

@@ -31,11 +31,12 @@ def attend(query, key, value, starts, key_starts, *_, softmax_scale, causal, win
     parts = []
     bounds = zip(itertools.pairwise(starts), itertools.pairwise(key_starts), strict=True)
     for (first, last), (start, stop) in bounds:
-        k, v = (x[start:stop].repeat_interleave(repeated, dim=1) for x in (key, value))
-        scores = torch.einsum("qhd,khd->hqk", query[first:last], k) * softmax_scale
+        keys = key[start:stop].repeat_interleave(repeated, dim=1)
+        values = value[start:stop].repeat_interleave(repeated, dim=1)
+        scores = torch.einsum("qhd,khd->hqk", query[first:last], keys) * softmax_scale
         ahead = torch.ones(last - first, stop - start).tril(int(stop - start - (last - first)))
         weights = scores.masked_fill(ahead == 0, float("-inf")).softmax(-1)
-        parts.append(torch.einsum("hqk,khd->qhd", weights, v))
+        parts.append(torch.einsum("hqk,khd->qhd", weights, values))
     return torch.cat(parts)
 
 

@@ -133,10 +133,8 @@ def test_the_logged_ratios_are_those_of_an_optimizer_step_without_what_an_enviro
     )
     trainer.train()
     rows = trainer.generations[0][1]
-    now, old = (
-        logps_of_the_policys_tokens(model_folder, policy, rows)
-        for policy in (trainer.seen[-1].policy, trainer.seen[0].policy)
-    )
+    now = logps_of_the_policys_tokens(model_folder, trainer.seen[-1].policy, rows)
+    old = logps_of_the_policys_tokens(model_folder, trainer.seen[0].policy, rows)
     logged = [row for row in trainer.state.log_history if "ratio/mean_abs_delta" in row]
     deviations = np.abs(np.expm1(now - old))
     assert len(logged) == 1
@@ -155,10 +153,8 @@ def test_completions_that_the_loss_leaves_out_are_in_no_logged_ratio(
     rows = trainer.generations[0][1]
     in_loss = rows["completion_mask"].any(dim=1)
     assert 0 < in_loss.sum() < len(in_loss)
-    now, old = (
-        sequence_logps(model_folder, batch.policy, rows)
-        for batch in (trainer.seen[-1], trainer.seen[0])
-    )
+    now = sequence_logps(model_folder, trainer.seen[-1].policy, rows)
+    old = sequence_logps(model_folder, trainer.seen[0].policy, rows)
     deviations = np.abs(np.expm1(now - old))[in_loss]
     assert deviations.max() > 0.01
     row = trainer.state.log_history[1]
@@ -294,7 +290,8 @@ def test_every_forward_pass_of_a_vision_model_gets_its_images(vision, tmp_path, 
     assert trainer.images
     assert all(trainer.images)
     rows, rewards = trainer.generation
-    old, now = (logps_with_images(folder, trainer.policies[step], rows) for step in (0, 1))
+    old = logps_with_images(folder, trainer.policies[0], rows)
+    now = logps_with_images(folder, trainer.policies[1], rows)
     scored = rewards.double().numpy().reshape(-1, GROUP)
     ratios = (now - old).reshape(-1, GROUP)
     expected = brute_force("bon_off_policy_exact", scored, ratios, k=2, form="ppo").reshape(-1)
