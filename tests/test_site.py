@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from chromium import BROWSER
 from maxatk.cli.commands import COMMANDS
 from processes import patience
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 WIDTHS = (390, 800, 1280)  # px: a phone, a tablet, a desk
 API = {
     "core": ["objectives"],

@@ -344,7 +344,8 @@ def test_two_problems_of_one_id_are_not_judged_by_one_of_their_answers(tmp_path,
     pandas.DataFrame([row, row]).to_csv(path, index=False)
     assert problems_of_log(path) == [Problem("0", "What is 1+1?", answer="2")]
     pandas.DataFrame([row, {**row, **other}]).to_csv(path, index=False)
-    with pytest.raises(DataError, match=f"problem '0' differ in the {next(iter(other))}: .* and "):
+    (name,) = other
+    with pytest.raises(DataError, match=f"problem '0' differ in the {name}: .* and "):
         problems_of_log(path)
 
 

@@ -189,7 +189,8 @@ def test_a_call_without_a_program_takes_no_turn(programs):
     [{"turns": 0}, {"turns": 1.5}, {"time_limit": 0}, {"time_limit": None}, {"time_limit": 1e300}],
 )
 def test_settings_that_are_not_allowed_are_refused(settings):
-    with pytest.raises(InvalidValueError, match=next(iter(settings))):
+    (name,) = settings
+    with pytest.raises(InvalidValueError, match=name):
         Programs(**settings)
 
 

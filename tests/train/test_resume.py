@@ -156,7 +156,8 @@ def test_a_rollout_batch_of_a_version_without_a_setting_is_not_trained_on(make_t
 def test_a_rollout_batch_of_other_settings_is_not_trained_on(make_trainer, changes):
     make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 1}).train()
     again = make_trainer(**{**SETTINGS, "max_steps": 3, **changes})
-    (name,) = [name for name in changes if name != "steps_per_generation"] or changes
+    names = [name for name in changes if name != "steps_per_generation"]
+    (name,) = names or ["steps_per_generation"]
     with pytest.warns(UserWarning, match=rf"a training with .*{name} .*\(now .* is dropped"):
         again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-1")
     assert again.state.global_step == 3

@@ -188,7 +188,8 @@ def test_the_logged_reward_counts_a_rollout_of_several_rows_once(rule, mean):
 
 @pytest.mark.parametrize("value", [{"weights": 1.0}, {"groups": 3}, {"rollouts": 3}, {"folder": 3}])
 def test_an_argument_of_another_kind_is_refused_by_its_name(value):
-    with pytest.raises(InvalidValueError, match=f"best_of: {next(iter(value))}: must be"):
+    (name,) = value
+    with pytest.raises(InvalidValueError, match=f"best_of: {name}: must be"):
         best_of(of(REWARDS), k=2, **value)
 
 
