@@ -165,9 +165,9 @@ def test_no_table_is_clipped_at_any_width(site, tmp_path):
     other_studies = {path.parent.name for path in (site / "study").glob("*/*.html")} - {"table2"}
     names = [path for path in pages(site) if path.parent.name not in other_studies]
     measured = [
-        one
+        measurement
         for start in range(0, len(names), 24)
-        for one in frames(site, names[start:][:24], tmp_path)
+        for measurement in frames(site, names[start:][:24], tmp_path)
     ]
     assert len(measured) == len(names)
     assert sum(int(tables) for tables, _ in measured) > 80

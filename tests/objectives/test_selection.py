@@ -145,8 +145,8 @@ def test_ties_of_many_lose_the_variance_of_their_order_under_a_correction():
     logs = 0.1 * rng.normal(size=6)
     want = mean_over_orders(method, REWARDS[0], scores, logs, "ppo")
     tied, by_index = (
-        advantages(REWARDS[:1], method, 2, selection=one[None], log_ratios=logs[None])[0]
-        for one in (scores, np.arange(6.0))
+        advantages(REWARDS[:1], method, 2, selection=selection[None], log_ratios=logs[None])[0]
+        for selection in (scores, np.arange(6.0))
     )
     assert np.abs(tied - want).max() < 0.05 * np.abs(by_index - want).max()
 

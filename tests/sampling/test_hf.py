@@ -41,13 +41,13 @@ def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes)
     backend.batch_size = batch or rows
     backend._end_tokens = ends
     batches = backend.rows([work], settings, Stopper(settings, backend._text))
-    drawn = [row for some in batches for row in some]
+    drawn = [row for batch in batches for row in batch]
     return sorted(drawn, key=lambda row: row.key)
 
 
 def sampled(backend, problem_id, indices, settings, prompt=PROMPT):
     requests = [Request(problem_id, prompt, list(indices))]
-    return [sample for some in backend.sample(requests, settings) for sample in some]
+    return [sample for batch in backend.sample(requests, settings) for sample in batch]
 
 
 def distributions(backend, tokens, temperature=1.0):
@@ -134,7 +134,7 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
     monkeypatch.setattr(Decoder, "step", counted)
     requests = [Request(f"p{i}", PROMPT * (1 + i % 3), [0]) for i in range(60)]
     settings = SamplingSettings(max_new_tokens=6, samples=1)
-    samples = [sample for some in backend.sample(requests, settings) for sample in some]
+    samples = [sample for batch in backend.sample(requests, settings) for sample in batch]
     assert [sample.problem_id for sample in samples] == [f"p{i}" for i in range(60)]
     full = widths[: -settings.max_new_tokens]
     assert len(full) > 10
@@ -153,7 +153,7 @@ def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeyp
     monkeypatch.setattr(decoder, "pad", counted)
     requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
     settings = SamplingSettings(max_new_tokens=2, samples=1)
-    assert sum(len(some) for some in backend.sample(requests, settings)) == 100
+    assert sum(len(batch) for batch in backend.sample(requests, settings)) == 100
     assert resized == 2 * 2  # keys and values of two layers, once
 
 
@@ -167,7 +167,7 @@ def test_no_bit_depends_on_the_batch_size_or_on_what_is_drawn_beside(
 
     def draw_all(batch_size, requests):
         backend = HFBackend(tiny_model, ModelSettings(batch_size=batch_size))
-        return [sample for some in backend.sample(requests, settings) for sample in some]
+        return [sample for batch in backend.sample(requests, settings) for sample in batch]
 
     whole = draw_all(8, requests)
     assert draw_all(other_size, requests) == whole
@@ -448,7 +448,7 @@ def test_no_bit_depends_on_how_long_the_rows_beside_are(tmp_path):
 
     def draw_all(batch_size, requests):
         backend = HFBackend(folder, ModelSettings(batch_size=batch_size))
-        samples = [sample for some in backend.sample(requests, settings) for sample in some]
+        samples = [sample for batch in backend.sample(requests, settings) for sample in batch]
         return {sample.problem_id: sample for sample in samples}
 
     whole = draw_all(12, requests)

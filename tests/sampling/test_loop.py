@@ -154,7 +154,7 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     ).run(iter(work))
-    assert sorted(row.key for some in batches for row in some) == list(range(10))
+    assert sorted(row.key for batch in batches for row in batch) == list(range(10))
     # Of those of one batch, which are eight, the shorter ones first; then of the next two.
     assert evaluated == [[5, 5, 10, 10], [10, 10, 20], [30], [3], [100]]
 
@@ -206,6 +206,7 @@ def test_the_loop_reads_back_once_a_token(model, monkeypatch):
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     )
-    drawn = [row for some in drawing.run(iter([Work([3, 4], range(ROWS), noise)])) for row in some]
+    batches = drawing.run(iter([Work([3, 4], range(ROWS), noise)]))
+    drawn = [row for batch in batches for row in batch]
     assert [len(row.ids) for row in drawn] == [20] * ROWS
     assert reads == 20 + 2  # and two sums of the rows that have ended

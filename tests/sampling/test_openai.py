@@ -46,7 +46,7 @@ def expected(indices):
 
 def draw(backend, indices=range(24)):
     requests = [Request("p", "a prompt", list(indices))]
-    return [sample for some in backend.sample(requests, SETTINGS) for sample in some]
+    return [sample for batch in backend.sample(requests, SETTINGS) for sample in batch]
 
 
 def test_every_sample_is_a_request_with_its_own_seed():
@@ -135,7 +135,8 @@ def test_requests_of_many_problems_are_under_way_together():
     requests = [Request(f"p{i}", "a prompt", [0]) for i in range(40)]
     with serving(delay=0.05) as server:
         drawn = list(backend_for(server, concurrency=8).sample(requests, SETTINGS))
-    assert [sample.problem_id for some in drawn for sample in some] == [f"p{i}" for i in range(40)]
+    ids = [sample.problem_id for batch in drawn for sample in batch]
+    assert ids == [f"p{i}" for i in range(40)]
     assert server.busiest == 8
 
 

@@ -38,7 +38,9 @@ def test_interval_and_p_are_those_of_a_t_test_over_seeds(differences):
 
 @given(seeds.filter(lambda values: np.std(values) > 1e-3), st.sampled_from([1.0, 2.25]))
 def test_a_variance_factor_widens_the_interval_by_its_root(differences, factor):
-    test = over_seeds([np.array([[one]]) for one in differences], variance_factor=factor)
+    test = over_seeds(
+        [np.array([[difference]]) for difference in differences], variance_factor=factor
+    )
     error = np.sqrt(factor) * stats.sem(differences)
     df = len(differences) - 1
     low, high = stats.t.interval(0.95, df, loc=np.mean(differences), scale=error)

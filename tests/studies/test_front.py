@@ -101,7 +101,7 @@ def test_every_seed_is_reported_by_what_the_others_choose(all_models, front):
             other_seeds = [other for other in SEEDS if other != seed]
             assert model == chosen_by_hand(all_models, names, best.aim, -np.inf, other_seeds)
             held_out.append(values_of(all_models, model, seed, best.aim).mean())
-        (estimate,) = [one for one in best.estimates if one.k == best.aim]
+        (estimate,) = [estimate for estimate in best.estimates if estimate.k == best.aim]
         assert estimate.mean == pytest.approx(np.mean(held_out))
         half = stats.t.ppf(0.975, 3) * stats.sem(held_out) * np.sqrt(1 + 4 / 3)
         assert estimate.low == pytest.approx(np.mean(held_out) - half)
@@ -296,7 +296,7 @@ def test_seeds_that_share_their_problems_have_the_crossed_interval(tmp_path):
             for seed, model in zip(SEEDS, best.by_seed, strict=True)
         ]
         interval = over_seeds_and_problems(np.array(rows)[..., None], variance_factor=1 + 4 / 3)
-        (estimate,) = [one for one in best.estimates if one.k == best.aim]
+        (estimate,) = [estimate for estimate in best.estimates if estimate.k == best.aim]
         assert (estimate.low, estimate.high) == pytest.approx((interval.low[0], interval.high[0]))
 
 

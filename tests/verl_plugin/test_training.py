@@ -126,10 +126,10 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
             )
         assert {group["prompt"] for group in groups} == samples_of_prompts.keys()
         for group in groups:
-            samples = [(one["text"], one["reward"]) for one in group["samples"]]
+            samples = [(sample["text"], sample["reward"]) for sample in group["samples"]]
             assert sorted(samples) == samples_of_prompts[group["prompt"]]
             assert group["id"] in ids
-            recorded = [one["advantage"] for one in group["samples"]]
+            recorded = [sample["advantage"] for sample in group["samples"]]
             np.testing.assert_allclose(recorded, advantages_under(group, METHOD, K), atol=1e-5)
     stored = WatchedTraining(
         Path(__file__).parents[1] / "view" / "verl"
@@ -151,7 +151,9 @@ def test_wandb_has_the_groups_of_the_record_as_tables(in_loss):
         table = json.loads(path.read_text())
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
         groups = [training.group(step, place) for place in range(len(training.groups[step]))]
-        recorded = [(group["prompt"], one["text"]) for group in groups for one in group["samples"]]
+        recorded = [
+            (group["prompt"], sample["text"]) for group in groups for sample in group["samples"]
+        ]
         assert [(row["prompt"], row["text"]) for row in rows] == recorded
         assert {row["step"] for row in rows} == {step}
 

@@ -39,7 +39,7 @@ def hf(mini):
 
 
 def drawn(backend, requests, settings):
-    return [sample for some in backend.sample(requests, settings) for sample in some]
+    return [sample for batch in backend.sample(requests, settings) for sample in batch]
 
 
 def requests_of(problems, indices):
@@ -61,9 +61,9 @@ def test_samples_do_not_depend_on_order_subsets_or_other_problems(backend, probl
         (problem.id, index) for problem in problems for index in range(16)
     ]
     texts = {(s.problem_id, s.sample): s.completion for s in whole}
-    some = drawn(backend, requests_of(problems[::-1], [11, 3]), settings)
-    assert [s.sample for s in some[:2]] == [11, 3]
-    assert [texts[s.problem_id, s.sample] for s in some] == [s.completion for s in some]
+    drawn_rows = drawn(backend, requests_of(problems[::-1], [11, 3]), settings)
+    assert [s.sample for s in drawn_rows[:2]] == [11, 3]
+    assert [texts[s.problem_id, s.sample] for s in drawn_rows] == [s.completion for s in drawn_rows]
 
 
 def test_prompt_ids_and_the_distribution_are_those_of_hf(backend, hf, problems):

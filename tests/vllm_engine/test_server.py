@@ -50,7 +50,7 @@ def end(process):
 
 def drawn(backend, requests):
     backend.prepare({request.problem_id: request.prompt for request in requests}, SETTINGS)
-    return [sample for some in backend.sample(requests, SETTINGS) for sample in some]
+    return [sample for batch in backend.sample(requests, SETTINGS) for sample in batch]
 
 
 @pytest.fixture

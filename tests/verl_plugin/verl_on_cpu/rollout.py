@@ -62,13 +62,13 @@ class Server:
             self.waiting = self.waiting[64:]
             try:
                 async with self.busy:
-                    outputs = await asyncio.to_thread(self._run, [one[:3] for one in chunk])
+                    outputs = await asyncio.to_thread(self._run, [request[:3] for request in chunk])
             except BaseException as error:
-                for one in chunk:
-                    one[3].set_exception(error)
+                for request in chunk:
+                    request[3].set_exception(error)
                 raise
-            for one, output in zip(chunk, outputs, strict=True):
-                one[3].set_result(output)
+            for request, output in zip(chunk, outputs, strict=True):
+                request[3].set_result(output)
 
     @torch.no_grad()
     def _run(self, requests):
