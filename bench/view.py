@@ -62,11 +62,12 @@ def main() -> None:
         folder = write(Path(name), steps)
         size = (folder / GROUPS).stat().st_size / 2**20
         print(f"{steps} steps of 64 completions, {size:.0f} MiB")
-        begun = time.perf_counter(), time.process_time()
+        wall_begun = time.perf_counter()
+        cpu_begun = time.process_time()
 
         def print_times(what: str) -> None:
-            wall = time.perf_counter() - begun[0]
-            cpu = time.process_time() - begun[1]
+            wall = time.perf_counter() - wall_begun
+            cpu = time.process_time() - cpu_begun
             print(f"{what:32} at {wall:6.2f} s, CPU {cpu:6.2f} s")
 
         from maxatk.view.runs import runs_in
