@@ -129,7 +129,8 @@ def test_one_prompt_with_two_answers_is_two_problems(tmp_path):
     first, *other_ids = [row.problem_id for row in samples]
     assert first == "b"
     assert other_ids[:4] == ["user\n1+1= [answer 2]"] * 2 + ["user\n1+1= [answer 3]"] * 2
-    assert (other_ids[4] == other_ids[5], len(set(other_ids))) == (True, 3)
+    assert other_ids[4] == other_ids[5]
+    assert len(set(other_ids)) == 3
     assert [row.sample for row in samples] == [0, 0, 1, 0, 1, 0, 1]
     assert {row.prompt for row in samples[1:]} == {VERL["input"]}
     # The ids do not hang on the order of the rows.

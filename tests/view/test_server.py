@@ -653,7 +653,8 @@ def test_lines_of_another_hand_are_left_out_and_counted(tmp_path):
             json.loads(body, parse_constant=pytest.fail)
         (tmp_path / "a").rename(tmp_path / "moved")
         status, body = answered(server, "api/state")
-        assert (status, "No such file" in json.loads(body)["error"]) == (400, True)
+        assert status == 400
+        assert "No such file" in json.loads(body)["error"]
         server.shutdown()
 
 
