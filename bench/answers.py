@@ -13,7 +13,8 @@ from trl.rewards import accuracy_reward
 
 from maxatk.rewards.answers import AnswerReward
 
-COUNT, HOSTILE = 1_000, 10
+COUNT = 1_000
+HOSTILE = 10
 REASONING = "We add both sides and simplify, which gives $a + b = {n}$. " * 8
 
 

@@ -41,7 +41,7 @@ def overlap(model, problems, folder, settings):
         for _ in sampler.sample(requests, settings):
             pass
 
-    def both(verifier, out):
+    def evaluate_run(verifier, out):
         settings_of_run = {"model": model, "problems": problems, "out": out, "sampling": settings}
         evaluate(EvalRecipe(**settings_of_run, batch_size=SAMPLES), verifier=verifier)
 
@@ -50,11 +50,11 @@ def overlap(model, problems, folder, settings):
 
     seconds = {"sampling": [], "verification": [], "evaluate": []}
     with Verifier(workers=1) as verifier:
-        both(verifier, folder / "warm")
+        evaluate_run(verifier, folder / "warm")
         for turn in range(TURNS):
             out = folder / f"both-{turn}"
             verified = folder / f"verified-{turn}"
-            seconds["evaluate"].append(clock(both, verifier, out))
+            seconds["evaluate"].append(clock(evaluate_run, verifier, out))
             seconds["sampling"].append(clock(sample))
             seconds["verification"].append(clock(verify, verifier, out / "samples.jsonl", verified))
     medians = {name: sorted(values)[TURNS // 2] for name, values in seconds.items()}

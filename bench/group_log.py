@@ -49,7 +49,8 @@ def main() -> int:
         trainer.add_callback(turns)
         trainer.train()
     seconds = [after - before for before, after in itertools.pairwise(turns.ends)][2:]
-    without, recorded = (statistics.median(seconds[first::2]) for first in (0, 1))
+    without = statistics.median(seconds[::2])
+    recorded = statistics.median(seconds[1::2])
     print(f"a step: {1e3 * recorded:.1f} ms with the record, {1e3 * without:.1f} ms without")
     print(f"ratio {recorded / without:.3f}, target {TARGET}")
     return int(recorded / without > TARGET)

@@ -52,7 +52,8 @@ def matrix_on_policy(rewards: np.ndarray, k: int) -> np.ndarray:
 
 def matrix_first_order(rewards: np.ndarray, log_ratios: np.ndarray, k: int) -> np.ndarray:
     order = np.argsort(rewards, axis=-1)
-    r, d = (np.take_along_axis(values, order, -1) for values in (rewards, np.expm1(log_ratios)))
+    r = np.take_along_axis(rewards, order, -1)
+    d = np.take_along_axis(np.expm1(log_ratios), order, -1)
     n = r.shape[1]
     top = max_weights.__wrapped__(n, k)
     pair = pair_weights.__wrapped__(n, k)

@@ -81,9 +81,9 @@ def prepare_here(path: str, out: str) -> None:
     counts = prepare(settings, out, count_tokens=lambda text: len(text.split()))["counts"]
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    kept = f"{counts['kept']:>7,} kept, {counts['duplicates']:>9,} repeated tests dropped"
+    counted = f"{counts['kept']:>7,} kept, {counts['duplicates']:>9,} repeated tests dropped"
     rows = counts["rows"]
-    print(f"{rows:>8,} rows  {kept}  {rows / seconds:>7,.0f} rows/s  peak {peak:>4.0f} MiB")
+    print(f"{rows:>8,} rows  {counted}  {rows / seconds:>7,.0f} rows/s  peak {peak:>4.0f} MiB")
     print(json.dumps({"rows_a_second": rows / seconds, "peak": peak}), file=sys.stderr)
 
 

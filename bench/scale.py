@@ -94,12 +94,12 @@ def main():
             write(folder, problems)
             size = sum(path.stat().st_size for path in folder.iterdir())
             opened, total, peak = in_a_process("hold", folder, problems)
-            both = in_a_process("read", folder)
+            together = in_a_process("read", folder)
             (folder / "samples.jsonl").unlink()
             alone = in_a_process("read", folder)
         count = problems * SAMPLES_A_PROBLEM
         results = f"{size / count:.0f} | {opened:.1f} | {total - opened:.1f} | {peak:.0f}"
-        files = " | ".join(f"{seconds:.1f} | {most:.0f}" for seconds, most in (both, alone))
+        files = " | ".join(f"{seconds:.1f} | {most:.0f}" for seconds, most in (together, alone))
         print(f"{count:,} | {results} | {files}", flush=True)
 
 

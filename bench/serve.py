@@ -60,8 +60,8 @@ def passed_a_test_at_a_time(port: int) -> int:
         return answer["run_result"]["stdout"] == case.output
 
     with ThreadPoolExecutor(THREADS) as threads:
-        asked = [threads.submit(passes, source, case) for source, _ in JOBS for case in CASES]
-        return sum(answer.result() for answer in asked)
+        futures = [threads.submit(passes, source, case) for source, _ in JOBS for case in CASES]
+        return sum(future.result() for future in futures)
 
 
 def post(connection: http.client.HTTPConnection, path: str, body: object) -> dict:

@@ -218,7 +218,7 @@ def compare(model: str, *, rounds: int, steps: int) -> list[str]:
         slow = model == "larger"  # one on-policy method stands for all: they differ in NumPy alone
         names = [n for n in VARIANTS if not (slow and n.startswith(("bon_max", "bon_mean")))]
         times, weights = measure(folder, names, rounds=rounds, steps=steps)
-        count = sum(w.numel() for w in weights["TRL, 1 step"].values())
+        count = sum(weight.numel() for weight in weights["TRL, 1 step"].values())
         print(f"\n{model} model, {count:,} weights, {rounds} rounds of {steps} steps")
         print(f"{'variant':32} {'ms a step':>9} {'TRL':>8} {'ratio':>7} {'target':>7} {'MiB':>7}")
         print(f"{'':62} {'':7} TRL's")

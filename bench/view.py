@@ -62,20 +62,21 @@ def main() -> None:
         folder = write(Path(name), steps)
         size = (folder / GROUPS).stat().st_size / 2**20
         print(f"{steps} steps of 64 completions, {size:.0f} MiB")
-        begun = time.perf_counter(), time.process_time()
+        wall_begun = time.perf_counter()
+        cpu_begun = time.process_time()
 
-        def told(what: str) -> None:
-            wall = time.perf_counter() - begun[0]
-            cpu = time.process_time() - begun[1]
+        def print_times(what: str) -> None:
+            wall = time.perf_counter() - wall_begun
+            cpu = time.process_time() - cpu_begun
             print(f"{what:32} at {wall:6.2f} s, CPU {cpu:6.2f} s")
 
         from maxatk.view.runs import runs_in
         from maxatk.view.server import View
 
-        told("imported")
+        print_times("imported")
         view = View(runs_in({"training": folder}))
         Thread(target=view.serve_forever, daemon=True).start()
-        told("read")
+        print_times("read")
 
         def ask(name: str, **query: object) -> dict:
             url = f"{view.address}api/{name}?{urllib.parse.urlencode(query)}"
@@ -83,12 +84,12 @@ def main() -> None:
                 return json.loads(answer.read())
 
         figures = ask("state")["figures"]
-        told("state")
+        print_times("state")
         ask("tables", most=50)
-        told("tables")
+        print_times("tables")
         for key, _ in figures:
             ask("figure", key=key)
-            told(f"figure {key}")
+            print_times(f"figure {key}")
         view.shutdown()
 
 

@@ -103,8 +103,8 @@ def load_evaluations(names: Sequence[str]) -> Evaluations:
             require(seed not in by_seed, "studies", f"without seed {seed} of {model} twice", names)
             by_seed[seed] = read_results(path)
     first = [model for model in _MODELS if model in evaluations]
-    others = [model for model in evaluations if model not in _MODELS]
-    return {model: evaluations[model] for model in [*first, *others]}
+    other_models = [model for model in evaluations if model not in _MODELS]
+    return {model: evaluations[model] for model in [*first, *other_models]}
 
 
 def with_base(evaluations: Evaluations, base: Results) -> Evaluations:

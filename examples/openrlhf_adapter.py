@@ -21,10 +21,10 @@ def install():
     def with_max_at_k(experiences, args):
         penalties(experiences, args)
         size = args.rollout.n_samples_per_prompt
-        prompts = [place // size for one in experiences for place in one.index]
-        rewards = torch.cat([one.rewards for one in experiences])
+        prompts = [place // size for experience in experiences for place in experience.index]
+        rewards = torch.cat([experience.rewards for experience in experiences])
         scaled = size * advantages(rewards, "bon_centred", k=4, groups=prompts)
-        for one in experiences:
-            one.rewards, scaled = scaled.tensor_split([len(one.index)])
+        for experience in experiences:
+            experience.rewards, scaled = scaled.tensor_split([len(experience.index)])
 
     length_penalty.apply_length_penalties = with_max_at_k

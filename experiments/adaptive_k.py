@@ -124,7 +124,8 @@ def write(out: Path, values_of_arms: dict[str, dict[int, np.ndarray]]) -> None:
         test = over_seeds(by_seed)
         above = (np.array([of_seed.mean(0) for of_seed in by_seed]) > 0).sum(0)
         for position, name in enumerate(names):
-            low, high = test.low[position], test.high[position]
+            low = test.low[position]
+            high = test.high[position]
             interval = f"[{low:+.3f}, {high:+.3f}]"
             p = f"{test.p[position]:.3f}"
             seeds = f"{above[position]} of {len(by_seed)}"

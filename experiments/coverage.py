@@ -115,8 +115,8 @@ def main() -> None:
     heads = ["seeds", "problems of seeds", "spread of seeds", *heads[1:]]
     rows = []
     for seeds in range(1, 6):
-        for shared in (False, True)[seeds == 1 :]:
-            for spread in (0.0, 0.02, 0.1)[1 if seeds < 3 else 0 :]:
+        for shared in (True,) if seeds == 1 else (False, True):
+            for spread in (0.02, 0.1) if seeds < 3 else (0.0, 0.02, 0.1):
                 cells = [
                     over_trainings(seeds, problems, spread, shared, draw, simulations)
                     for problems in PROBLEMS

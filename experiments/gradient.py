@@ -66,9 +66,10 @@ def bias() -> None:
             else:
                 want = p * (np.exp(ARMS) / (p @ np.exp(ARMS)) - 1)
             got = np.einsum("g,gi,gia->a", chance, advantages(rewards, method, K), scores)
-            sizes = np.linalg.norm(got), np.linalg.norm(want)
-            ratio = sizes[0] / sizes[1] / (N if name in PER_SAMPLE else 1)
-            angle = np.degrees(np.arccos(min(got @ want / (sizes[0] * sizes[1]), 1.0)))
+            size = np.linalg.norm(got)
+            wanted_size = np.linalg.norm(want)
+            ratio = size / wanted_size / (N if name in PER_SAMPLE else 1)
+            angle = np.degrees(np.arccos(min(got @ want / (size * wanted_size), 1.0)))
             cells.append(f"{ratio:7.2f} {angle:5.1f}")
         print(f"{name:<20}", " | ".join(cells))
 

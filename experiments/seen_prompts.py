@@ -88,7 +88,8 @@ def write(out: Path, measured_of_models: dict[tuple[str, str], dict[int, Measure
         changes["seen − held-out"] = changes["seen"] - changes["held-out"]
         for kind, by_seed in changes.items():
             test = over_seeds(list(by_seed))
-            low, high = float(test.low[0]), float(test.high[0])
+            low = float(test.low[0])
+            high = float(test.high[0])
             interval = f"[{low:+.3f}, {high:+.3f}]"
             rows.append([f"{model} − base", kind, name, f"{by_seed.mean():+.3f}", interval])
     head = ["model − base", "prompts", "metric", "difference", "95%, t over seeds"]

@@ -73,12 +73,16 @@ class Versions(NoTransfer):
 
     def send_weights(self, iterator) -> None:
         self.version += 1
-        self._kept.append((self.version, {name: w.detach().clone() for name, w in iterator}))
+        self._kept.append(
+            (self.version, {name: weight.detach().clone() for name, weight in iterator})
+        )
 
     @torch.no_grad()
     def draw(self, prompts: list[list[int]], version: int) -> list[tuple[list[int], list[float]]]:
         """Return ids and log-probabilities of a completion of every prompt."""
-        weights = next(weights for kept, weights in self._kept if kept == version)
+        weights = next(
+            weights for stored_version, weights in self._kept if stored_version == version
+        )
         self.model.load_state_dict(weights, strict=False)
         longest = max(map(len, prompts))
         pad = self.model.config.pad_token_id or 0
@@ -313,7 +317,8 @@ def differences(values_of_arms: dict[tuple[str, int], dict[int, np.ndarray]]) ->
         test = over_seeds(by_seed)
         above = (np.array([of_seed.mean(0) for of_seed in by_seed]) > 0).sum(0)
         for position, k in enumerate(KS):
-            low, high = test.low[position], test.high[position]
+            low = test.low[position]
+            high = test.high[position]
             rows.append(
                 [
                     f"{first[0]}, {first[1]} − {second[0]}, {second[1]}",

@@ -19,8 +19,10 @@ class Browser:
     """Chromium without a window, driven over its debugging pipe; `flags` are more of its own."""
 
     def __init__(self, profile, *flags):
-        (self._in, to), (back, self._out) = os.pipe(), os.pipe()
-        self._numbers, self._rest = itertools.count(1), b""
+        self._in, self._to = os.pipe()
+        self._back, self._out = os.pipe()
+        self._numbers = itertools.count(1)
+        self._rest = b""
         command = [
             BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
@@ -34,7 +36,6 @@ class Browser:
         self._process = subprocess.Popen(
             command, close_fds=False, preexec_fn=ends, stderr=subprocess.DEVNULL
         )
-        self._to, self._back = to, back
         targets = self._call("Target.getTargets", {})["targetInfos"]
         page = next(t["targetId"] for t in targets if t["type"] == "page")
         attach = {"targetId": page, "flatten": True}
@@ -73,9 +74,11 @@ class Browser:
     def until(self, text):
         """Wait until an expression is true, and return its value."""
         end = time.monotonic() + patience(60)
-        while not (value := self.evaluate(text)):
+        value = self.evaluate(text)
+        while not value:
             assert time.monotonic() < end, self.evaluate("document.body.innerText")
             time.sleep(0.02)
+            value = self.evaluate(text)
         return value
 
     def go(self, address, *, width=1280, height=900, scheme="light"):

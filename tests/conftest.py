@@ -77,18 +77,21 @@ def maxatk(tmp_path):
     from maxatk.cli.main import main
 
     def run(*arguments):
-        asked, out, err = [*map(str, arguments)], io.StringIO(), io.StringIO()
+        command = [str(argument) for argument in arguments]
+        out = io.StringIO()
+        err = io.StringIO()
         root = logging.getLogger()
-        handlers, root.handlers = root.handlers, []  # pytest's: without them warnings are printed
+        handlers = root.handlers
+        root.handlers = []  # without pytest's handlers warnings are printed
         try:
             with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
                 patch.chdir(tmp_path)
-                status = main(asked)
+                status = main(command)
         except SystemExit as ended:  # of tyro
             status = ended.code
         finally:
             root.handlers = handlers
-        return subprocess.CompletedProcess(asked, status, out.getvalue(), err.getvalue())
+        return subprocess.CompletedProcess(command, status, out.getvalue(), err.getvalue())
 
     return run
 

@@ -21,9 +21,11 @@ def patience(seconds):
 def wait_for(folder, pattern, *, seconds=120):
     """Return a path in a folder as soon as one matches the pattern."""
     end = time.monotonic() + patience(seconds)
-    while not (paths := list(folder.glob(pattern))):
+    paths = list(folder.glob(pattern))
+    while not paths:
         assert time.monotonic() < end, f"{folder / pattern} did not appear"
         time.sleep(0.05)
+        paths = list(folder.glob(pattern))
     return paths[0]
 
 

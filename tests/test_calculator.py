@@ -79,7 +79,8 @@ def test_200_tables_have_the_numbers_of_numpy(browsed):
         [as_csv(a, random), as_csv(b, random), k] for (a, b), k in zip(tables, ks, strict=True)
     ]
     for (a, b), k, by_k in zip(tables, ks, browsed(inputs, COMPUTE), strict=True):
-        left, right = max_at_k(a, k), max_at_k(b, k)
+        left = max_at_k(a, k)
+        right = max_at_k(b, k)
         passes = max_at_k(np.where(np.isnan(a), np.nan, a >= 1), k)
         for i, (values, passed, mean, difference) in enumerate(by_k):
             np.testing.assert_allclose(np.array(values, float), left[:, i], atol=1e-10)

@@ -120,7 +120,7 @@ def whole(tmp_path_factory):
         (folder / name).write_text(yaml.safe_dump(recipe))
     flags = ("--problems", folder / "p.jsonl", "--samples", folder / "s.jsonl")
     more = ("--out", folder / "run", "--verifier.workers", 1, "--progress", "none")
-    assert main([*map(str, ("score", *flags, *more))]) == 0
+    assert main([str(part) for part in ("score", *flags, *more)]) == 0
     shutil.copy(folder / "s.jsonl", folder / "run" / "samples.jsonl")
     log = [{"step": n, "loss": 0.1, "reward": 0.5, "entropy": 1.0, "epoch": 0.1} for n in (1, 2)]
     (folder / "trained").mkdir()
@@ -196,7 +196,8 @@ def in_csv(data, chance):
 def in_parquet(data, chance):
     """Give one column other values, of a type that Arrow has."""
     rows = parquet.read_table(pyarrow.BufferReader(data)).to_pylist()
-    name, value = chance.choice(list(rows[0])), chance.choice(VALUES)
+    name = chance.choice(list(rows[0]))
+    value = chance.choice(VALUES)
     out = io.BytesIO()
     try:
         changed = [{**row, name: value} for row in rows]
@@ -279,7 +280,10 @@ def test_a_damaged_value_anywhere_ends_in_a_named_error_or_a_right_result(
         if "page" in commands and case % 200 < len(names):  # a page takes a second
             command = "page"
         for old in tmp_path.iterdir():
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+            if old.is_dir():
+                shutil.rmtree(old)
+            else:
+                old.unlink()
         shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
         shutil.copytree(whole / "run", tmp_path / "copy")
         damage(tmp_path / name, chance)

@@ -114,7 +114,9 @@ def copied(tmp_path):
             path.write_text(text.replace(after, after + added))
 
         def run(self, *arguments):
-            environment = {n: v for n, v in os.environ.items() if n != "PYTHONPATH"}
+            environment = {
+                name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+            }
             return subprocess.run(
                 [sys.executable, "-m", *arguments],
                 cwd=self.root,

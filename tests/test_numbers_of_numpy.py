@@ -132,8 +132,8 @@ def test_order_statistics_compute_with_doubles() -> None:
 def test_the_power_of_a_test_takes_them() -> None:
     chances = np.array([0.25, 0.5, 0.75])
     expected = problems_needed(0.05, k=2, samples=8, chances=chances)
-    found = problems_needed(np.float64(0.05), k=np.int64(2), samples=np.int64(8), chances=chances)
-    assert found == expected
+    needed = problems_needed(np.float64(0.05), k=np.int64(2), samples=np.int64(8), chances=chances)
+    assert needed == expected
 
 
 @pytest.mark.parametrize("value", [np.bool_(True), np.float64(2.0), np.complex128(2), np.int64(0)])

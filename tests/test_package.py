@@ -72,7 +72,7 @@ def test_the_wheel_carries_recipes_templates_and_types(wheel):
 
 def test_the_metadata_names_authors_licence_and_addresses(wheel):
     archive = zipfile.ZipFile(wheel)
-    (name,) = [one for one in archive.namelist() if one.endswith("METADATA")]
+    (name,) = [name for name in archive.namelist() if name.endswith("METADATA")]
     metadata = archive.read(name).decode()
     for line in (
         f"Version: {__version__}",

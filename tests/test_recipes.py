@@ -225,7 +225,8 @@ def test_training_recipes_pass_the_dry_run(dry_run, path):
 def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_run):
     from maxatk.train import check_settings
 
-    methods, folders = set(), []
+    methods = set()
+    folders = []
     for name, overrides in COMMANDS:
         preview = dry_run(FOLDER / name, overrides.split())
         if name == "paper/train.yaml":
@@ -303,8 +304,8 @@ def test_a_study_of_temperatures_is_of_the_model_and_the_problems_that_are_named
     tests = (TestCase(input="1\n", output="2\n"),)
     problems = tmp_path / "mine.jsonl"
     write_jsonl(problems, (Problem(str(i), "add one", tests).to_json() for i in range(3)))
-    own = [f"model={model}", f"eval.problems={problems}", f"out={tmp_path / 'out'}"]
-    assert main(["study", str(path), *own, "--dry-run"]) == 0
+    overrides = [f"model={model}", f"eval.problems={problems}", f"out={tmp_path / 'out'}"]
+    assert main(["study", str(path), *overrides, "--dry-run"]) == 0
     assert "eval    6 left" in capsys.readouterr().out
     sampled = [model.sampling for model in load_study(path).variants[1:]]
     assert [sampling["temperature"] for sampling in sampled] == [0.2, 0.4, 0.6, 0.8, 1.2]
@@ -352,7 +353,8 @@ def prepared(folder, form, *, ROWS, **environment):
 def test_the_forms_of_the_problems_differ_in_the_tests_that_are_shown_alone():
     sets = read_sets(read_recipe(FOLDER / "smollm2" / "data.yaml"))
     for part in ("train", "test", "validation"):
-        shown, hidden = sets[f"visible-{part}"], sets[f"hidden-{part}"]
+        shown = sets[f"visible-{part}"]
+        hidden = sets[f"hidden-{part}"]
         options = {**shown.options, "visible_tests": 1}
         assert dataclasses.replace(shown, options=options) == hidden
         assert shown.split == part

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from chromium import BROWSER
 from maxatk.cli.commands import COMMANDS
 from processes import patience
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 WIDTHS = (390, 800, 1280)  # px: a phone, a tablet, a desk
 API = {
     "core": ["objectives"],
@@ -164,12 +162,12 @@ def test_figures_have_a_dark_form(site):
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 def test_no_table_is_clipped_at_any_width(site, tmp_path):
     # The tables of all studies are made alike: those of the widest one stand for them.
-    others = {path.parent.name for path in (site / "study").glob("*/*.html")} - {"table2"}
-    names = [path for path in pages(site) if path.parent.name not in others]
+    other_studies = {path.parent.name for path in (site / "study").glob("*/*.html")} - {"table2"}
+    names = [path for path in pages(site) if path.parent.name not in other_studies]
     measured = [
-        one
+        measurement
         for start in range(0, len(names), 24)
-        for one in frames(site, names[start:][:24], tmp_path)
+        for measurement in frames(site, names[start:][:24], tmp_path)
     ]
     assert len(measured) == len(names)
     assert sum(int(tables) for tables, _ in measured) > 80

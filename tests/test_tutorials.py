@@ -153,7 +153,9 @@ def test_the_trainer_of_the_readme(tmp_path, monkeypatch, model_folder):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "README.md").read_text()
     (block,) = [
-        one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "Trainer(" in one
+        block
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        if "Trainer(" in block
     ]
     small = "use_cpu=True, max_steps=1, max_completion_length=8, report_to='none', bf16=False, "
     block = re.sub(r'"Qwen/[^"]*"', repr(str(model_folder)), block)

@@ -378,7 +378,7 @@ def test_two_preparations_of_one_file_leave_it_whole(tmp_path):
     rows = [{"id": f"q{n}", "question": f"What is {n}?", "answer": n} for n in range(3000)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     command = "problems prepare table --file rows.jsonl --map prompt=question id=id --out o.jsonl"
-    both = [
+    processes = [
         subprocess.Popen(
             [sys.executable, "-m", "maxatk", *command.split()],
             cwd=tmp_path,
@@ -388,9 +388,9 @@ def test_two_preparations_of_one_file_leave_it_whole(tmp_path):
         )
         for _ in range(2)
     ]
-    printed = [process.communicate(timeout=patience(120))[1] for process in both]
-    assert min(process.returncode for process in both) == 0
-    for process, stderr in zip(both, printed, strict=True):
+    printed = [process.communicate(timeout=patience(120))[1] for process in processes]
+    assert min(process.returncode for process in processes) == 0
+    for process, stderr in zip(processes, printed, strict=True):
         assert process.returncode == 0 or "o.work: another process is writing there" in stderr
     problems = [json.loads(line)["id"] for line in (tmp_path / "o.jsonl").open()]
     assert problems == [row["id"] for row in rows]
@@ -399,7 +399,8 @@ def test_two_preparations_of_one_file_leave_it_whole(tmp_path):
 
 def test_an_evaluation_goes_on_with_its_model_under_another_name(here, maxatk):
     for model in ("m", "renamed"):
-        (here / "renamed").symlink_to((here / "m").resolve()) if model == "renamed" else None
+        if model == "renamed":
+            (here / "renamed").symlink_to((here / "m").resolve())
         done = maxatk(*f"eval --model {model} --out run {SAMPLING}".split())
         assert done.returncode == 0, done.stderr
 

@@ -37,12 +37,14 @@ PLAIN = (
 def save_tool_model(folder, calls=SUBMISSIONS, *, template=None, seed=0):
     """Save a model with one token for each of the calls, and return its folder."""
     vocabulary = [*_SPECIAL, *_WORDS, *calls]
-    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(vocabulary)}, unk_token="<unk>"))
+    words = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>")
+    )
     words.pre_tokenizer = pre_tokenizers.Split(" ", "isolated")
     words.decoder = decoders.Fuse()
-    ordinary = [AddedToken(w, special=False, normalized=False) for w in vocabulary[3:]]
+    ordinary = [AddedToken(word, special=False, normalized=False) for word in vocabulary[3:]]
     words.add_tokens(ordinary)
-    words.add_special_tokens([AddedToken(w, special=True) for w in _SPECIAL])
+    words.add_special_tokens([AddedToken(word, special=True) for word in _SPECIAL])
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=words, eos_token=END, pad_token="<pad>", unk_token="<unk>"
     )

@@ -37,23 +37,24 @@ def serve(path):
 def answer(caller, main):
     """Run the command of one caller in a process of its own and send its status."""
     message, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
-    asked = json.loads(message)
+    request = json.loads(message)
     command = os.fork()
     if command:
         status = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
         caller.send(bytes([status % 256]))
         os._exit(0)
     caller.close()
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environ.update(request["environment"])
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
-    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.stdin = os.fdopen(0)
+    sys.stdout = os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1)
-    sys.argv = ["maxatk", *asked["arguments"]]
-    return main(asked["arguments"])
+    sys.argv = ["maxatk", *request["arguments"]]
+    return main(request["arguments"])
 
 
 def call(path, arguments):

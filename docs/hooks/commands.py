@@ -35,14 +35,14 @@ def help_of(*command: str) -> str:
     from maxatk.cli.main import main
 
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # as a terminal: frames, not ASCII
-    kept = dict(os.environ)
+    environment = dict(os.environ)
     os.environ.update(COLUMNS="78", NO_COLOR="1")
     try:
         with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
             main([*command, "--help"])
     finally:
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(environment)
     printed.seek(0)
     return "\n".join(map(_unframed, printed.read().strip().splitlines())).rstrip()
 

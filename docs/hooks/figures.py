@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-_GROUND, _INK = "#ffffff", "#010203"  # what the figures are drawn with: see report/figures.py
+# The colours the figures are drawn with: see report/figures.py.
+_GROUND = "#ffffff"
+_INK = "#010203"
 _STYLE = """<style>
 :root { --ground: #ffffff; --ink: #1c2024; }
 @media (prefers-color-scheme: dark) { :root { --ground: #1e2129; --ink: #e2e4e9; } }

@@ -171,11 +171,11 @@ def test_pass_at_k_of_other_thresholds_is_compared_from_one_threshold_only(maxat
     noted = maxatk("compare", "strict", "half")
     assert noted.returncode == 0, noted.stderr
     assert "note: threshold: 1.0 for strict, 0.5 for half\n" in noted.stderr
-    asked = (
+    commands = (
         ("compare", "strict", "half", "--metric", "pass@k"),
         ("report", "strict", "half", "--out", "r.html"),
     )
-    for command in asked:
+    for command in commands:
         refused = maxatk(*command)
         assert refused.returncode == 2
         assert "name one --threshold for all" in refused.stderr
@@ -186,12 +186,12 @@ def test_pass_at_k_of_other_thresholds_is_compared_from_one_threshold_only(maxat
 
 
 def test_another_reward_is_compared_from_one_column_only(maxatk, judged):
-    asked = (
+    commands = (
         ("compare", "strict", "judge"),
         ("compare", "strict", "r.jsonl", "judge"),
         ("report", "strict", "judge", "--out", "r.html"),
     )
-    for command in asked:
+    for command in commands:
         refused = maxatk(*command)
         assert refused.returncode == 2
         assert (

@@ -96,14 +96,14 @@ def shown(tmp_path, monkeypatch, capsys):
 
 
 def test_flags_win_over_overrides_over_the_file_over_the_defaults(shown):
-    def found(*more):
+    def sampling(*more):
         settings = yaml.safe_load(shown("recipe.yaml", *more, "--out", "o"))
         return settings["sampling"]["samples"], settings["sampling"]["top_p"]
 
-    assert found() == (64, 1.0)
-    assert found("sampling.samples=32") == (32, 1.0)
-    assert found("sampling.samples=32", "sampling.top_p=0.5", "--samples", "8") == (8, 0.5)
-    assert found("sampling.samples=32", "--samples", "256") == (256, 1.0), "256 is the default"
+    assert sampling() == (64, 1.0)
+    assert sampling("sampling.samples=32") == (32, 1.0)
+    assert sampling("sampling.samples=32", "sampling.top_p=0.5", "--samples", "8") == (8, 0.5)
+    assert sampling("sampling.samples=32", "--samples", "256") == (256, 1.0), "256 is the default"
 
 
 def test_what_is_shown_is_a_recipe_of_the_same_settings(shown, tmp_path):

@@ -175,7 +175,10 @@ def test_solutions_of_other_problems_are_refused(maxatk, tmp_path, lines):
     rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(1))
     maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
     solutions = tmp_path / "made.solutions.jsonl"
-    solutions.write_text(lines) if lines else solutions.unlink()
+    if lines:
+        solutions.write_text(lines)
+    else:
+        solutions.unlink()
     message = refused(maxatk("problems", "check", "made.jsonl"))
     assert ("unknown problem 'x'" if lines else "made.solutions.jsonl: no such file") in message
     if lines is None:  # the message has a line that such a file may have
@@ -200,10 +203,10 @@ def test_calls_that_a_program_could_answer_without_a_right_value_are_named(maxat
     write_rows(tmp_path / "p.solutions.jsonl", {"problem_id": "f(1)", "completion": "f = None"})
     checked = maxatk("problems", "check", "p.jsonl")
     assert checked.returncode == 0, checked.stderr
-    said = " ".join(checked.stderr.split())
+    message = " ".join(checked.stderr.split())
     example = "'abs(f(1) - 3) < 1e-6' of 'abs(f(1) - 3) < 1e-6'"
-    assert f"2 problems with a test whose `call` does more than call, such as {example}" in said
-    assert "evaluated inside the program, which can replace abs, sorted or ==" in said
+    assert f"2 problems with a test whose `call` does more than call, such as {example}" in message
+    assert "evaluated inside the program, which can replace abs, sorted or ==" in message
 
 
 def test_rows_that_all_fall_away_are_counted_and_refused(maxatk, tmp_path):

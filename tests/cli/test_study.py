@@ -67,9 +67,11 @@ def test_a_plan_as_json_has_a_row_a_stage(recipe, capsys):
 def test_no_process_outlives_a_study_that_is_killed_while_it_asks_the_trainer(recipe, started):
     study = started(sys.executable, "-m", "maxatk", "study", str(recipe()), "--dry-run")
     end = time.monotonic() + patience(60)
-    while len(members := family(study.pid)) < 2:
+    members = family(study.pid)
+    while len(members) < 2:
         assert time.monotonic() < end, "the trainer was never asked"
         time.sleep(0.01)
+        members = family(study.pid)
     study.send_signal(signal.SIGKILL)
     assert still_alive(members) == []
 
@@ -143,7 +145,8 @@ def test_a_study_of_temperatures_alone_evaluates_one_model_at_each(recipe, of_a_
 @pytest.mark.long
 @pytest.mark.timeout(patience(280))
 def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of_a_llama, tmp_path):
-    out, work = tmp_path / "out", tmp_path / "work"
+    out = tmp_path / "out"
+    work = tmp_path / "work"
     del of_a_llama["grids"][0]["method"]["grpo"]
     path = recipe(**of_a_llama)
     finished = killed_after_a_stage(start(path, "--jobs", "3"), work)

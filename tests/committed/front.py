@@ -21,8 +21,8 @@ def held_out(values, names, seeds, *, aim, floor=-np.inf):
     """Return the rows of every seed with the model that the other seeds choose."""
     rows = []
     for seed in seeds:
-        others = [other for other in seeds if other != seed]
-        of_model = values[chosen(values, names, others, aim=aim, floor=floor)]
+        other_seeds = [other for other in seeds if other != seed]
+        of_model = values[chosen(values, names, other_seeds, aim=aim, floor=floor)]
         rows.append(of_model[of_model.seed == seed])
     return pd.concat(rows).set_index(["seed", "problem"])
 

@@ -9,11 +9,11 @@ from scipy import stats
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/results.json"))
-RECIPES = {  # by the name that the study's folder has
-    Path(settings["out"]).name: path
-    for path in (ROOT / "recipes").glob("*/*.yaml")
-    if "out" in (settings := yaml.safe_load(path.read_text(encoding="utf-8")))
-}
+RECIPES = {}  # by the name that the study's folder has
+for path in (ROOT / "recipes").glob("*/*.yaml"):
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if "out" in settings:
+        RECIPES[Path(settings["out"]).name] = path
 RATES = ("smollm2_all", "smollm2_all_half_rate")
 SEEDS_OF_RATES = (1, 2, 3, 4, 5)
 ALL_RATES = (*RATES, "smollm2_all_double_rate")
@@ -84,7 +84,7 @@ def distance_over_seeds(fill, name, first, second, k):
     """Return as text by how much two models differ in max@k, with the interval, as above 0."""
     mean, low, high = interval_over_seeds(fill, name, first, second, k)
     if mean < 0:
-        mean, low, high = -mean, -high, -low
+        return _with_interval(-mean, -high, -low)
     return _with_interval(mean, low, high)
 
 
@@ -116,9 +116,11 @@ def mean_over_seeds_as_text(differences):
 
 def shown_test(test, *, sign=1):
     """Return the mean of a test with its interval; with a sign of -1, by how much it is less."""
-    mean, low, high = test.mean[0], test.low[0], test.high[0]
+    mean = test.mean[0]
+    low = test.low[0]
+    high = test.high[0]
     if sign < 0:
-        mean, low, high = -mean, -high, -low
+        return _with_interval(-mean, -high, -low)
     return _with_interval(mean, low, high)
 
 

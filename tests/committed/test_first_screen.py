@@ -27,7 +27,6 @@ def comparisons(fill):
     tuned = fill.load("front_tuned")
     demo = fill.load("demo_seeds")
     rates = fill.load("learning_rate")
-    small = ("bon_loo1,rate=1.5e-4", "grpo,rate=1.5e-4")
     falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
     names = ("front_tuned_temperature", "front_tuned_temperature_again")
     at_low_temperature = [fill.load(name) for name in names]
@@ -37,7 +36,7 @@ def comparisons(fill):
     distilled = (fill.load("front_distillation_again"), "distillation,temperature=0.8")
     return {
         "GRPO, both at 3e-4": [((demo, "bon_loo1"), (demo, "grpo"))],
-        "GRPO, both at 1.5e-4": [((rates, small[0]), (rates, small[1]))],
+        "GRPO, both at 1.5e-4": [((rates, "bon_loo1,rate=1.5e-4"), (rates, "grpo,rate=1.5e-4"))],
         "GRPO at its best for 8": [((confirmed, "bon_loo1"), (confirmed, "grpo"))],
         "GRPO with a KL penalty of 0.04": [((confirmed, "bon_loo1"), (confirmed, "KL penalty"))],
         "GRPO with a penalty of 0.2": [

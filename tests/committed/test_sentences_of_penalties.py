@@ -213,12 +213,12 @@ def test_what_is_said_of_a_k_that_falls_is_what_the_fresh_seeds_have(fill):
     page = in_one_line(BEST_SETTINGS)
     choose = in_one_line("docs/choose.md")
     falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
-    others = fill.load("front_repeated")
-    constant = (others, "bon_loo1")
-    rival = (others, "grpo, KL 0.2")
-    assert falling[0].seeds == others.seeds
+    repeated = fill.load("front_repeated")
+    constant = (repeated, "bon_loo1")
+    rival = (repeated, "grpo, KL 0.2")
+    assert falling[0].seeds == repeated.seeds
     for seed, means in falling[0].models["base"]["by_seed"].items():
-        assert means["max@k"]["8"] == others.models["base"]["by_seed"][seed]["max@k"]["8"]
+        assert means["max@k"]["8"] == repeated.models["base"]["by_seed"][seed]["max@k"]["8"]
     more = {}  # by the other model's name and k: a difference for every seed
     for other in (constant, rival):
         for k in (1, 8, 128):
@@ -257,8 +257,8 @@ def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
     page = in_one_line(BEST_SETTINGS)
     weaker = (fill.load("front_weaker_penalty"), "grpo, KL 0.1")
     falling = (fill.load("front_falling_k"), "bon_loo1, k 8 to 1")
-    others = fill.load("front_repeated")
-    assert weaker[0].seeds == falling[0].seeds == others.seeds
+    repeated = fill.load("front_repeated")
+    assert weaker[0].seeds == falling[0].seeds == repeated.seeds
     more = {k: differences_between_studies(falling, weaker, k) for k in (1, 8, 128)}
     p_values = [stats.ttest_1samp(more[k], 0).pvalue for k in (1, 8)]
     adjusted = adjusted_p_values(p_values)
@@ -271,7 +271,7 @@ def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
         f"{adjusted[1]:.3f} after correction for the two tests). At 1 it has {less[1]} less."
     ) in page
     assert f"the k that falls has {less[128]} less. This comparison was not planned." in page
-    stronger = (others, "grpo, KL 0.2")
+    stronger = (repeated, "grpo, KL 0.2")
     traded = {k: np.array(differences_between_studies(weaker, stronger, k)) for k in (1, 8, 128)}
     assert min(traded[1]) > 0 > max(traded[128])
     assert (
@@ -279,7 +279,7 @@ def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
         f"{mean_over_seeds_as_text(-traded[128])} less at 128, each in all six seeds, and "
         f"{mean_over_seeds_as_text(-traded[8])} less at 8."
     ) in page
-    constant = (others, "bon_loo1")
+    constant = (repeated, "bon_loo1")
     lead = distance_between_studies(constant, weaker, 8)
     behind = distance_between_studies(weaker, constant, 1)
     assert (
@@ -293,12 +293,12 @@ def test_what_is_said_of_a_weaker_penalty_is_what_the_fresh_seeds_have(fill):
 
 def test_the_table_of_the_fresh_seeds_has_the_means_of_three_studies(fill):
     page = (ROOT / BEST_SETTINGS).read_text(encoding="utf-8")
-    others = fill.load("front_repeated")
+    repeated = fill.load("front_repeated")
     models = {
-        "base": others,
-        "bon_loo1": others,
+        "base": repeated,
+        "bon_loo1": repeated,
         "bon_loo1, k 8 to 1": fill.load("front_falling_k"),
-        "grpo, KL 0.2": others,
+        "grpo, KL 0.2": repeated,
         "grpo, KL 0.1": fill.load("front_weaker_penalty"),
     }
     rows = []

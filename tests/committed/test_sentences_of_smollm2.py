@@ -185,8 +185,8 @@ def test_what_is_said_of_the_sixth_seed_beside_the_five_is_what_they_say(fill):
     lead = row_of(fill.table_of_seeds(fill.load_evaluations(["smollm2_128"])), "bon_loo1 − grpo")[3]
     assert f"`bon_loo1` has {less(lead)} less there than GRPO" in page
     means = max_at(fill, "smollm2_128", "grpo", 32, seeds=[6]).mean()
-    others = max_at(fill, RATES[0], "grpo", 32).mean(axis=1)
-    assert f"whose {means:.3f} is above its {others.min():.3f} to {others.max():.3f}" in page
+    of_five = max_at(fill, RATES[0], "grpo", 32).mean(axis=1)
+    assert f"whose {means:.3f} is above its {of_five.min():.3f} to {of_five.max():.3f}" in page
     differences = {}
     for k in (1, 32):
         values = {
@@ -267,7 +267,7 @@ def test_what_is_said_of_narrowing_is_what_all_trainings_have(fill):
     assert (
         "half the rate it has {grpo} and `bon_loo1` {bon_loo1}.".format(**means[RATES[1]]) in page
     )
-    others = [
+    programs = [
         [
             f"{fill.load(name).models[model]['diversity']['programs']:.1f}"
             for model in means[RATES[0]]
@@ -277,7 +277,7 @@ def test_what_is_said_of_narrowing_is_what_all_trainings_have(fill):
     assert (
         "it has {} and `bon_loo1` {} after 30 steps with hidden tests (three seeds), {} and {} "
         "after 60 with visible ones (seeds 2 and 3), and {} and {} in the other".format(
-            *others[0], *others[1], *others[2]
+            *programs[0], *programs[1], *programs[2]
         )
     ) in page
 
@@ -338,6 +338,7 @@ def test_what_is_said_of_a_second_turn_is_what_its_problems_say():
         difference = of_problems[:, 2] - of_problems[:, 1]
         half = stats.t.ppf(0.975, 119) * stats.sem(difference)
         means = " | ".join(f"{mean:.3f}" for mean in of_problems.mean(axis=0))
-        low, high = difference.mean() - half, difference.mean() + half
+        low = difference.mean() - half
+        high = difference.mean() + half
         expected = f"{difference.mean():.3f} [{low:.3f}, {high:.3f}]"
         assert f"| {trained_with} | {means} | {expected} |" in page

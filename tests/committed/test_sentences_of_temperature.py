@@ -136,19 +136,22 @@ def test_what_is_said_of_the_model_before_training_is_what_its_seeds_have(
 
 
 def test_what_is_said_of_grpo_and_temperatures_is_what_their_seeds_have(fill, page, against):
-    of_8, of_128 = (against("bon_loo1", "grpo", aim=aim) for aim in ("8", "128"))
+    of_8 = against("bon_loo1", "grpo", aim="8")
+    of_128 = against("bon_loo1", "grpo", aim="128")
     assert f"`bon_loo1` has {shown_test(of_8)} more at 8 ({p_of(of_8)})." in page
     assert f"At 128 it has {shown_test(of_128)} more ({p_of(of_128)})." in page
     values = values_of(fill, "front_temperature")
     best = held_out(values, at_temperatures(values, "grpo"), SEEDS, aim="128")
     assert set(best.model) == {"grpo,temperature=1.2"}
     cold = "rollouts at 0.4"
-    of_8, of_128 = (against(f"bon_loo1, {cold}", f"grpo, {cold}", aim=aim) for aim in ("8", "128"))
+    of_8 = against(f"bon_loo1, {cold}", f"grpo, {cold}", aim="8")
+    of_128 = against(f"bon_loo1, {cold}", f"grpo, {cold}", aim="128")
     assert (
         f"`bon_loo1` has {shown_test(of_8)} more at 8 than GRPO ({p_of(of_8)}) and "
         f"{shown_test(of_128)} more at 128."
     ) in page
-    of_8, of_128 = (against(f"bon_loo1, {cold}", "untrained", aim=aim) for aim in ("8", "128"))
+    of_8 = against(f"bon_loo1, {cold}", "untrained", aim="8")
+    of_128 = against(f"bon_loo1, {cold}", "untrained", aim="128")
     assert (
         f"it has {shown_test(of_8, sign=-1)} less at 8 and "
         f"{shown_test(of_128, sign=-1)} less at 128."
@@ -229,7 +232,8 @@ def test_what_a_seed_chose_is_what_the_fresh_seeds_were_trained_with(fill, page)
 def test_what_is_said_of_each_at_its_best_temperatures_is_what_the_fresh_seeds_have(fill, page):
     name = "front_tuned_temperature"
     study = fill.load(name)
-    bon, grpo = ("bon_loo1,temperature=0.4", "grpo, KL 0.4,temperature=0.4")
+    bon = "bon_loo1,temperature=0.4"
+    grpo = "grpo, KL 0.4,temperature=0.4"
     warmer = {model: model.replace("=0.4", "=0.6") for model in (bon, grpo)}
 
     more = functools.partial(lead_over_seeds, [study])
@@ -479,9 +483,8 @@ def test_the_seeds_with_a_penalty_for_both_are_trained_alike_and_begin_as_others
         before_training = differences_between_studies((study, "base"), (again, "base"), 8)
         assert len(before_training) > 0
         assert np.max(np.abs(before_training)) < SHOWN
-    of_four, of_six = (
-        load_study(RECIPES[f"front_temperature_penalties_{name}"]) for name in ("again", "fresh")
-    )
+    of_four = load_study(RECIPES["front_temperature_penalties_again"])
+    of_six = load_study(RECIPES["front_temperature_penalties_fresh"])
     assert of_four.variants == of_six.variants
     assert of_four.eval == of_six.eval
 
@@ -489,7 +492,8 @@ def test_the_seeds_with_a_penalty_for_both_are_trained_alike_and_begin_as_others
 def test_what_is_said_of_the_planned_tests_with_a_penalty_for_both_is_what_they_have(
     four_seeds, fresh, page, of_study
 ):
-    bon, grpo = PENALISED_BON, PENALISED_GRPO
+    bon = PENALISED_BON
+    grpo = PENALISED_GRPO
     more = functools.partial(lead_over_seeds, [fresh])
     planned = planned_tests(fresh, bon, grpo)
     of_two, of_bon, of_grpo = planned
@@ -521,7 +525,8 @@ def test_what_is_said_of_all_ten_seeds_with_a_penalty_for_both_is_what_they_have
     four_seeds, fresh, page, of_study
 ):
     more = functools.partial(lead_over_seeds, [four_seeds, fresh])
-    bon, grpo = PENALISED_BON, PENALISED_GRPO
+    bon = PENALISED_BON
+    grpo = PENALISED_GRPO
     assert (
         f"`bon_loo1` has {more(bon, grpo, 8)} more at 8 than GRPO and {more(bon, grpo, 32)} more "
         f"at 32, {more(grpo, bon, 1)} less at 1 and {more(grpo, bon, 128)} less at 128. Against "

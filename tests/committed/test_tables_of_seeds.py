@@ -43,16 +43,17 @@ def test_differences_over_seeds_that_share_problems_have_the_crossed_interval(fi
     seeds, problems = values.shape
     by_seed = problems * values.mean(axis=1).var(ddof=1)
     by_problem = seeds * values.mean(axis=0).var(ddof=1)
-    left = values - values.mean(axis=0) - values.mean(axis=1)[:, None] + values.mean()
-    rest = (left**2).sum() / ((seeds - 1) * (problems - 1))
-    mean_squares = max(by_seed + by_problem - rest, by_seed, by_problem)
+    residuals = values - values.mean(axis=0) - values.mean(axis=1)[:, None] + values.mean()
+    by_residual = (residuals**2).sum() / ((seeds - 1) * (problems - 1))
+    mean_squares = max(by_seed + by_problem - by_residual, by_seed, by_problem)
     df = mean_squares**2 / (
         by_seed**2 / (seeds - 1)
         + by_problem**2 / (problems - 1)
-        + rest**2 / ((seeds - 1) * (problems - 1))
+        + by_residual**2 / ((seeds - 1) * (problems - 1))
     )
     half = stats.t.ppf(0.975, df) * np.sqrt(mean_squares / (seeds * problems))
-    low, high = values.mean() - half, values.mean() + half
+    low = values.mean() - half
+    high = values.mean() + half
     cell = row_of(table, "bon_loo1 − grpo")[2]
     assert cell.text == f"{values.mean():+.3f}"
     assert cell.detail == f"[{low:+.3f}, {high:+.3f}]".replace("-", "−")
@@ -104,8 +105,8 @@ def test_a_table_keeps_the_problems_of_another_study_or_leaves_them_out(fill):
         False: [value for name, value in inside.items() if name not in chosen],
     }
     assert [len(part) for part in parts.values()] == [28, 92]
-    for kept, part in parts.items():
-        table = fill.table_of_seeds(fill.over_problems(evaluations, chosen, inside=kept))
+    for is_inside, part in parts.items():
+        table = fill.table_of_seeds(fill.over_problems(evaluations, chosen, inside=is_inside))
         assert row_of(table, "base")[3].text == f"{np.mean(part):.3f}"
     # The committed digits of the same models come out on the 28 problems.
     committed = columns_of(fill, "smollm2_hidden_long_3", "base", 3)

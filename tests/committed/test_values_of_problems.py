@@ -31,7 +31,8 @@ def test_the_values_of_single_problems_give_the_numbers_of_a_study_again(fill, n
     tests = [test for test in (*study.differences, *study.pairs) if test.measure.metric == "max@k"]
     assert len(tests) >= 4  # of one trained model and the base at four k
     for test in tests:
-        first, second = of_model[test.first], of_model[test.second]
+        first = of_model[test.first]
+        second = of_model[test.second]
         assert list(first.problem) == list(second.problem)
         k = str(test.measure.k)
         computed = mean_and_interval(first[k] - second[k], first.seed)

@@ -17,7 +17,8 @@ from maxatk.models import PromptSettings
 from maxatk.records import Outcome, Sample, Score
 from runs import write_run
 
-N, K = 4, 2
+N = 4
+K = 2
 REWARDS = {"a": [0.0, 0.5, 1.0, 0.5], "b": [0.0, 0.0, 1.0, 0.25], "c": [1.0, 1.0, 0.0, 0.0]}
 PROMPTS = ("#", "print(1)", "print(2)")
 TEXTS = ["print(1)\n", "print(2)", "#print(3)", "1/0\n"]
@@ -50,7 +51,8 @@ def centred_scores(tiny_model, *, with_end):
     tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_model)
     centred = {}
     for problem, prompt in zip(REWARDS, PROMPTS, strict=True):
-        head, rows = tokenizer(prompt)["input_ids"], []
+        head = tokenizer(prompt)["input_ids"]
+        rows = []
         for text in TEXTS:
             end = [tokenizer.eos_token_id] if with_end else []
             ids = torch.tensor([[*head, *tokenizer(text)["input_ids"], *end]])
@@ -110,7 +112,8 @@ def test_a_problem_is_solved_from_the_threshold_of_the_run_on(run):
 def test_the_noise_is_that_of_every_group_that_can_be_drawn(run, scores):
     draws = np.array(list(itertools.product(range(4), repeat=N)))
     for row in gradient_tables(run, n=N, k=K)["noise"]:
-        means, squares = [], []
+        means = []
+        squares = []
         for problem, rewards in REWARDS.items():
             weights = advantages(np.array(rewards)[draws], row["method"], K)
             groups = np.einsum("gi,gid->gd", weights, scores[problem][draws])
@@ -160,7 +163,8 @@ def test_the_adapter_that_sampled_is_part_of_the_model(run, tiny_model, tmp_path
     torch.manual_seed(1)
     lora = LoraConfig(r=4, lora_alpha=32, init_lora_weights=False, target_modules="all-linear")
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(tiny_model), lora)
-    adapter, merged = tmp_path_factory.mktemp("adapter"), tmp_path_factory.mktemp("merged")
+    adapter = tmp_path_factory.mktemp("adapter")
+    merged = tmp_path_factory.mktemp("merged")
     adapted.save_pretrained(adapter)
     adapted.merge_and_unload().save_pretrained(merged)
     PreTrainedTokenizerFast.from_pretrained(tiny_model).save_pretrained(merged)

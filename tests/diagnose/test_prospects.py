@@ -69,9 +69,16 @@ def test_what_max_at_k_can_gain_is_what_the_best_sample_has_above_it(tmp_path):
     assert tables["problems"] == [{"problems": 5, "samples": 7}]
     assert [row["k"] for row in tables["gain"]] == [1, 2, 3, 4, 7]
     for row in tables["gain"]:
-        scored = [one[~np.isnan(one)] for one in REWARDS if (~np.isnan(one)).sum() >= row["k"]]
-        means = [np.mean([max(s) for s in itertools.combinations(one, row["k"])]) for one in scored]
-        best = np.array([one.max() for one in scored])
+        scored = [
+            rewards[~np.isnan(rewards)]
+            for rewards in REWARDS
+            if (~np.isnan(rewards)).sum() >= row["k"]
+        ]
+        means = [
+            np.mean([max(s) for s in itertools.combinations(rewards, row["k"])])
+            for rewards in scored
+        ]
+        best = np.array([rewards.max() for rewards in scored])
         assert row["problems"] == len(scored) == (4 if row["k"] == 7 else 5)
         assert row["max@k"] == pytest.approx(np.mean(means))
         assert row["missing"] == pytest.approx(np.mean(best - means))
@@ -230,7 +237,8 @@ def test_what_is_not_allowed_is_refused(tmp_path):
     }.items():
         with pytest.raises(InvalidValueError, match=message):
             prospects(folder, **dict([settings]))
-    unscored, single = [[np.nan] * 8], [[1.0]]
+    unscored = [[np.nan] * 8]
+    single = [[1.0]]
     for name, rewards, has in (("unscored", unscored, "0 samples"), ("single", single, "1 sample")):
         with pytest.raises(DataError, match=f"a problem has {has} with a reward"):
             prospects(run(tmp_path / name, rewards))

@@ -37,7 +37,8 @@ def test_the_smallest_rate_that_learns_is_named_and_rows_come_by_rate():
     assert [row["learning_rate"] for row in rows] == [1e-4, 2e-4, 4e-4]
     assert [row["learns"] for row in rows] == [False, True, True]
     rewards = [row["reward"] for row in LOGS["middle"]]
-    first, last = rewards[:6], rewards[-6:]
+    first = rewards[:6]
+    last = rewards[-6:]
     assert rows[1]["rise"] == pytest.approx(np.mean(last) - np.mean(first))
     variance = np.var(first, ddof=1) / 6 + np.var(last, ddof=1) / 6
     assert rows[1]["error"] == pytest.approx(variance**0.5)

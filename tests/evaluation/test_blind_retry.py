@@ -42,7 +42,8 @@ def test_it_is_the_mean_over_all_choices_of_distinct_samples(pairs):
 
 def test_of_one_try_it_is_the_mean_over_ordered_pairs():
     draw = np.random.default_rng(0)
-    rewards, passes = draw.random(40), draw.random(40) < 0.3
+    rewards = draw.random(40)
+    passes = draw.random(40) < 0.3
     pairs = itertools.permutations(range(40), 2)
     mean = np.mean([rewards[i] if passes[i] else rewards[j] for i, j in pairs])
     ((value,),) = retried_max_at_k(rewards[None], passes[None].astype(float), [1])
@@ -60,7 +61,8 @@ def test_it_is_unbiased_for_a_policy():
     """Samples of a known policy: the mean over many runs is the value of a retry."""
     draw = np.random.default_rng(2)
     kinds = draw.choice(4, size=(4000, 6), p=[0.1, 0.2, 0.3, 0.4])
-    rewards, visible = np.array([1.0, 0.5, 0.5, 0.0])[kinds], np.array([1.0, 1.0, 0.0, 0.5])[kinds]
+    rewards = np.array([1.0, 0.5, 0.5, 0.0])[kinds]
+    visible = np.array([1.0, 1.0, 0.0, 0.5])[kinds]
     of_one = 0.1 * 1 + 0.2 * 0.5 + 0.7 * (0.1 * 1 + 0.5 * 0.5)  # passes at once, or draws again
     values = retried_max_at_k(rewards, visible, [1])[:, 0]
     assert values.mean() == pytest.approx(of_one, abs=4 * values.std() / np.sqrt(len(values)))
@@ -77,12 +79,12 @@ def test_samples_without_a_reward_or_a_share_are_left_out():
 
 def with_shares(shares, rewards):
     """The scores of problems whose samples have these shares of the visible tests, if any."""
-    return [
-        Score(name, n, reward, 0, 1, Outcome.SCORED, 0.0, columns=columns)
-        for name, of_problem in shares.items()
-        for n, (share, reward) in enumerate(zip(of_problem, rewards, strict=True))
-        for columns in [{} if share is None else {"visible_tests": share}]
-    ]
+    scores = []
+    for name, of_problem in shares.items():
+        for n, (share, reward) in enumerate(zip(of_problem, rewards, strict=True)):
+            columns = {} if share is None else {"visible_tests": share}
+            scores.append(Score(name, n, reward, 0, 1, Outcome.SCORED, 0.0, columns=columns))
+    return scores
 
 
 def test_results_have_it_over_the_problems_with_visible_tests():

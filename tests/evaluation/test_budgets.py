@@ -44,8 +44,8 @@ def within(of_rollout, turns, rule):
     """What a rollout had reached when it is stopped after some turns."""
     if rule == "end":
         return of_rollout[-1] if len(of_rollout) <= turns else 0.0
-    seen = of_rollout[:turns]
-    return max(seen if rule == "last" else np.cumsum(seen))
+    rewards = of_rollout[:turns]
+    return max(rewards if rule == "last" else np.cumsum(rewards))
 
 
 def subset_mean(rewards, k):

@@ -46,13 +46,16 @@ def run(tmp_path, verifier):
 def with_one_failure(folder):
     """Keep only the first stored failure of every problem of a run."""
     failures = read_jsonl(folder / "failures.jsonl", FailedTest.from_json)
-    write_jsonl(folder / "failures.jsonl", [f.to_json() for f in failures if f.sample == 1])
+    of_sample_1 = [failure.to_json() for failure in failures if failure.sample == 1]
+    write_jsonl(folder / "failures.jsonl", of_sample_1)
     return folder
 
 
 def test_the_first_failed_test_of_the_first_failing_samples_is_stored(run):
     failures = list(read_jsonl(run() / "failures.jsonl", FailedTest.from_json))
-    assert [(f.problem_id, f.sample) for f in failures] == [(p, s) for p in "pq" for s in (1, 2, 4)]
+    assert [(failure.problem_id, failure.sample) for failure in failures] == [
+        (p, s) for p in "pq" for s in (1, 2, 4)
+    ]
     wrong, error, syntax, *_ = failures
     assert (wrong.test, wrong.outcome) == (1, "wrong answer")
     assert (wrong.input, wrong.expected, wrong.got) == ("3\n", "6\n", "4\n")

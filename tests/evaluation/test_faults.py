@@ -34,8 +34,8 @@ def whole(files, verifier):
 def steady(folder):
     rows = rows_of(folder / "scores.jsonl")
     results = json.loads((folder / "results.json").read_text())
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows], {
-        k: v for k, v in results.items() if k != "manifest"
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows], {
+        key: value for key, value in results.items() if key != "manifest"
     }
 
 

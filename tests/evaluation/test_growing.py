@@ -47,7 +47,8 @@ def test_a_run_that_grew_is_the_run_that_was_that_large_from_the_start(run, prob
     for key in ("metrics", "per_problem", "counts"):
         assert getattr(grown, key) == getattr(whole, key)
     settings = [
-        json.loads((tmp_path / f / "manifest.json").read_text()) for f in ("grown", "whole")
+        json.loads((tmp_path / folder / "manifest.json").read_text())
+        for folder in ("grown", "whole")
     ]
     assert settings[0]["settings"] == settings[1]["settings"]
 
@@ -85,9 +86,9 @@ def test_a_run_with_another_threshold_is_the_same_run_and_says_so(
 
 def test_problems_are_added_after_those_there_are_and_never_changed(run, problems, tmp_path):
     run(problems[:2], tmp_path / "run")
-    for others in (problems[1:], problems[:1], [problems[1], problems[0], problems[2]]):
+    for other_problems in (problems[1:], problems[:1], [problems[1], problems[0], problems[2]]):
         with pytest.raises(InvalidValueError, match=r"problems\.sha256"):
-            run(others, tmp_path / "run")
+            run(other_problems, tmp_path / "run")
     changed = dataclasses.replace(problems[0], prompt="other")
     with pytest.raises(InvalidValueError, match=r"problems\.sha256"):
         run([changed, *problems[1:]], tmp_path / "run")

@@ -32,9 +32,9 @@ def test_sigkill_at_random_moments_changes_nothing(tiny_model, problems, tmp_pat
         timeout=patience(120),
     )
     assert finished.returncode == 0, finished.stderr
-    left = [int(line) for line in finished.stdout.split()]
-    assert len(left) == KILLS
-    assert left == sorted(left), "a kill lost samples that were written"
+    counts = [int(line) for line in finished.stdout.split()]
+    assert len(counts) == KILLS
+    assert counts == sorted(counts), "a kill lost samples that were written"
     whole = tmp_path / "run-whole"
     assert (out / "samples.jsonl").read_bytes() == (whole / "samples.jsonl").read_bytes()
     scores = [lines_without(folder / "scores.jsonl", "seconds") for folder in (out, whole)]

@@ -25,7 +25,8 @@ samples_of_a_problem = st.lists(
 @given(st.lists(samples_of_a_problem, min_size=1, max_size=3))
 def test_the_files_give_what_the_records_give(tmp_path_factory, problems):
     folder = tmp_path_factory.mktemp("run")
-    samples, scores = [], []
+    samples = []
+    scores = []
     for number, drawn in enumerate(problems):
         for index, (text, tokens, entropy) in enumerate(drawn):
             key = (f"p{number}", index)

@@ -23,7 +23,8 @@ def draw(part, scale, *, prefix="", problems=6, samples=16, entropy=True):
     """The scores and samples of one part, its problem ids behind `prefix`."""
     random = np.random.default_rng(int(scale * 10))
     ids = [f"{prefix}p{number}" for number in range(problems)]
-    scores, texts = [], []
+    scores = []
+    texts = []
     for problem_id in ids:
         for index in range(samples):
             reward = float(random.integers(0, 5)) / 4 * (random.random() < scale)
@@ -54,7 +55,8 @@ def test_pooled_results_are_those_of_all_problems_at_once():
     for metric, by_k in whole.metrics.items():
         for k, cell in by_k.items():  # the values of the parts were rounded to six digits
             assert asdict(all_parts.metrics[metric][k]) == pytest.approx(asdict(cell), abs=2e-6)
-    entropy, expected = all_parts.entropy, whole.entropy
+    entropy = all_parts.entropy
+    expected = whole.entropy
     assert (entropy.samples, entropy.unit) == (expected.samples, "nats")
     assert entropy.token_mean == pytest.approx(expected.token_mean, abs=1e-5)
     assert entropy.tokens_mean == pytest.approx(expected.tokens_mean, abs=1e-5)
@@ -94,9 +96,9 @@ def test_only_common_k_and_common_settings_stay():
             "verifier": {"t": 1},
         },
     )
-    both = pool_results({"a": one, "b": two})
-    assert both.ks == [1, 2, 4, 8]
-    assert both.manifest["settings"] == {
+    results = pool_results({"a": one, "b": two})
+    assert results.ks == [1, 2, 4, 8]
+    assert results.manifest["settings"] == {
         "problems": {"count": 12, "sha256": "aa+aa"},
         "verifier": {"t": 1},
     }
@@ -110,7 +112,8 @@ def test_what_one_part_does_not_know_the_pool_does_not_know():
 
 def judged(ids, *, threshold=0.5, column=None, reason="length"):
     """Results of two samples of each problem, one with the reward 0.5 and one with 0."""
-    texts, scores = [], []
+    texts = []
+    scores = []
     for problem_id, index in itertools.product(ids, range(2)):
         reward = 0.5 * index
         texts.append(Sample(problem_id, index, "", finish_reason=reason))
@@ -162,7 +165,8 @@ def test_no_parts_are_refused():
 @given(st.lists(st.floats(0, 1e4), max_size=50))
 def test_histogram_counts_every_value_in_its_bin(values):
     bins = histogram(values)
-    width, counts = bins.width, bins.counts
+    width = bins.width
+    counts = bins.counts
     assert np.log2(width) == int(np.log2(width))
     assert sum(counts) == len(values)
     assert len(counts) <= 129

@@ -12,7 +12,9 @@ from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier
 from runs import scored, write_records
 
-PASSES, FAILS, HALF = "print(input())", "print('no')", "print(1)"
+PASSES = "print(input())"
+FAILS = "print('no')"
+HALF = "print(1)"
 PROGRAMS = {  # rewards 0, 0 | 0, 1 | 1, 1 | 0.5, 0.5
     "none": [FAILS, FAILS],
     "some": [FAILS, PASSES],
@@ -113,7 +115,9 @@ def test_rewards_beyond_0_and_1_are_chosen_by_bounds_of_their_own(tmp_path, capl
     problems = [Problem(name, "do").to_json() for name in rewards]
     write_jsonl(tmp_path / "problems.jsonl", problems)
     rows = [
-        {"problem_id": name, "reward": reward} for name, both in rewards.items() for reward in both
+        {"problem_id": name, "reward": reward}
+        for name, of_problem in rewards.items()
+        for reward in of_problem
     ]
     write_jsonl(tmp_path / "rewards.jsonl", rows)
     score_rewards(tmp_path / "rewards.jsonl", tmp_path / "out")

@@ -155,7 +155,8 @@ def test_programs_are_counted_by_their_fingerprints():
 
 
 def test_a_column_that_every_rewarded_sample_has_chooses_the_best_of_k():
-    rewards, chances = [0.0, 1.0, 0.5, None], [0.9, 0.2, 0.2, 0.0]
+    rewards = [0.0, 1.0, 0.5, None]
+    chances = [0.9, 0.2, 0.2, 0.0]
     scores = [
         dataclasses.replace(score("a", i, reward), columns={"chance": chance, "some": 1.0})
         for i, (reward, chance) in enumerate(zip(rewards, chances, strict=True))

@@ -125,10 +125,10 @@ def test_resuming_from_any_pair_of_cut_files_gives_the_same(
         out = tmp_path / str(attempt)
         out.mkdir()
         (out / "manifest.json").write_bytes((finished / "manifest.json").read_bytes())
-        kept = samples[: draw.randrange(len(samples))]
-        verified = draw.randint(0, kept.count(b"\n"))
+        cut_samples = samples[: draw.randrange(len(samples))]
+        verified = draw.randint(0, cut_samples.count(b"\n"))
         lines = scores.splitlines(keepends=True)
-        (out / "samples.jsonl").write_bytes(kept)
+        (out / "samples.jsonl").write_bytes(cut_samples)
         (out / "scores.jsonl").write_bytes(b"".join(lines[:verified]) + lines[verified][:9])
         run(tiny_model, problems, out, verifier)
         assert steady_files(out) == steady_files(finished)

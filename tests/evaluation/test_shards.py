@@ -77,10 +77,10 @@ def assert_same_run(folder, other):
 @pytest.mark.parametrize("of", [1, 2, 3, 5, 7])
 def test_merged_shards_are_the_run_of_one_machine(run, whole, tmp_path, of):
     in_shards(run, tmp_path / "run", of, by="level", k=(3,))
-    seen = []
-    merge(tmp_path / "run", progress=lambda done, total: seen.append((done, total)))
+    reports = []
+    merge(tmp_path / "run", progress=lambda done, total: reports.append((done, total)))
     assert_same_run(tmp_path / "run", whole)
-    assert seen[-1] == (28, 28)
+    assert reports[-1] == (28, 28)
     before = {name: (tmp_path / "run" / name).read_bytes() for name in (*EXACT, "results.json")}
     merge(tmp_path / "run")
     assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}

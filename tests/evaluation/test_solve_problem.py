@@ -76,7 +76,8 @@ class Lost(Verifier):
     seen = 0
 
     def verify_stream(self, items, **settings):
-        first, self.seen = self.seen, self.seen + len(items)  # however long a batch is
+        first = self.seen
+        self.seen += len(items)  # the count goes on over batches of any length
         lost = Verdict((TestResult(Outcome.INFRA_ERROR),))
         for index, verdict in super().verify_stream(items, **settings):
             yield index, lost if (first + index) % 2 == 0 else verdict
@@ -96,9 +97,11 @@ def test_programs_that_could_not_be_verified_are_no_zeros(tiny_model):
 def test_a_server_that_fails_ends_it_and_leaves_no_thread(verifier):
     before = threading.active_count()
     with serving([400]) as server:
-        asked = ModelSettings("openai", server=ServerSettings(url=server.url, concurrency=1))
+        model_settings = ModelSettings(
+            "openai", server=ServerSettings(url=server.url, concurrency=1)
+        )
         with pytest.raises(ServerError):
-            solve("m", SOLVABLE, n=8, model_settings=asked, verifier=verifier)
+            solve("m", SOLVABLE, n=8, model_settings=model_settings, verifier=verifier)
     until = time.monotonic() + patience(10)  # the server's thread of a connection ends by itself
     while threading.active_count() > before and time.monotonic() < until:
         time.sleep(0.05)

@@ -134,7 +134,8 @@ def hold(path, held, release):
 
 def test_a_second_process_is_refused(tmp_path):
     context = multiprocessing.get_context("fork")
-    held, release = context.Event(), context.Event()
+    held = context.Event()
+    release = context.Event()
     holder = context.Process(target=hold, args=(tmp_path / "s.jsonl", held, release))
     holder.start()
     assert held.wait(30)

@@ -68,7 +68,8 @@ def test_human_eval_completions_continue_the_prompt(tmp_path):
         {"task_id": "HumanEval/a", "completion": "    return 2\n"},
     ]
     submissions = read_submissions(write(tmp_path, *rows), PROBLEMS)
-    assert [(f.sample.problem_id[-1], f.sample.sample) for f in submissions] == [
+    samples = [submission.sample for submission in submissions]
+    assert [(sample.problem_id[-1], sample.sample) for sample in samples] == [
         ("a", 0),
         ("b", 0),
         ("a", 1),
@@ -78,12 +79,12 @@ def test_human_eval_completions_continue_the_prompt(tmp_path):
 
 
 def test_a_completion_continues_the_starter_code_of_a_prompt_in_words(tmp_path):
-    asked = Problem("HumanEval/a", "Write a.", entry_point="a", starter_code="def a(x):\n")
+    problem = Problem("HumanEval/a", "Write a.", entry_point="a", starter_code="def a(x):\n")
     rows = [
         {"task_id": "HumanEval/a", "completion": "    return x\n"},
         {"task_id": "HumanEval/a", "completion": "```python\ndef a(x):\n    return 1\n```"},
     ]
-    submissions = read_submissions(write(tmp_path, *rows), {"HumanEval/a": asked})
+    submissions = read_submissions(write(tmp_path, *rows), {"HumanEval/a": problem})
     programs = [submission.program.strip() for submission in submissions]
     assert programs == ["def a(x):\n    return x", "def a(x):\n    return 1"]
 

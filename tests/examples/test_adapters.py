@@ -98,7 +98,8 @@ def test_skyrl(load):
 def test_slime(load):
     class Sample:
         def __init__(self, group_index, reward):
-            self.group_index, self.reward = group_index, reward
+            self.group_index = group_index
+            self.reward = reward
 
         def get_reward_value(self, args):
             return self.reward[args.reward_key]
@@ -234,8 +235,8 @@ def test_openrlhf(load):
     """Batches of its own order, after a length penalty, before the mean of a group goes."""
 
     def penalties(experiences, args):
-        for one in experiences:
-            one.rewards = one.rewards - 0.5 * one.long
+        for experience in experiences:
+            experience.rewards = experience.rewards - 0.5 * experience.long
 
     module = types.SimpleNamespace(apply_length_penalties=penalties)
     names = {"length_penalty": module}
@@ -251,8 +252,10 @@ def test_openrlhf(load):
     module.apply_length_penalties(experiences, types.SimpleNamespace(rollout=rollout))
     shaped = (rewards - 0.5 * long).reshape(2, 6).tolist()
     wanted = np.concatenate([expected_of(row, "bon_centred") for row in shaped])
-    for one in experiences:
-        torch.testing.assert_close(one.rewards, torch.tensor(wanted[one.index]).float())
+    for experience in experiences:
+        torch.testing.assert_close(
+            experience.rewards, torch.tensor(wanted[experience.index]).float()
+        )
     for row in wanted.reshape(2, 6):
         assert abs(row.mean()) < 1e-12  # what "dr_grpo" subtracts
 
@@ -270,7 +273,7 @@ def test_ms_swift(load):
     load("ms_swift_best_of.py", swift__rewards={"ORM": ORM, "orms": table})
     settings = {"num_generations": 6, "num_generations_eval": None, "scale_rewards": "none"}
     right = [[1, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 1]]
-    completions = [str(one) for group in right for one in group]
+    completions = [str(is_right) for group in right for is_right in group]
     columns = {
         "trainer_state": None,
         "solution": ["1"] * 18,

@@ -18,7 +18,8 @@ from processes import patience
 from tiny import save_tiny_model
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "own_loop.py"
-STEPS, SAMPLES = 5, 16
+STEPS = 5
+SAMPLES = 16
 
 pytestmark = pytest.mark.long
 

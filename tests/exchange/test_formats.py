@@ -62,7 +62,8 @@ def test_choices_of_a_batch_are_samples_and_so_are_numbered_requests(tmp_path):
     ]
     problems = {p: Problem(p, "", (TestCase(input="", output="0"),)) for p in "pq"}
     submissions = read_submissions(tmp_path / "log.jsonl", problems, log_format="openai-batch")
-    assert [f.program for f in submissions] == ["print(0)", "print(1)", "print(0)"]
+    programs = [submission.program for submission in submissions]
+    assert programs == ["print(0)", "print(1)", "print(0)"]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +126,16 @@ def test_one_prompt_with_two_answers_is_two_problems(tmp_path):
     long = "x" * 100  # stands in the id as a hash
     rows = [{**VERL, "gts": gts, "score": score} for gts in ("2", "3", long) for score in (0, 1)]
     samples = read_log(write(tmp_path, {**VERL, "input": "b"}, *rows))
-    first, *others = [row.problem_id for row in samples]
+    first, *other_ids = [row.problem_id for row in samples]
     assert first == "b"
-    assert others[:4] == ["user\n1+1= [answer 2]"] * 2 + ["user\n1+1= [answer 3]"] * 2
-    assert (others[4] == others[5], len(set(others))) == (True, 3)
+    assert other_ids[:4] == ["user\n1+1= [answer 2]"] * 2 + ["user\n1+1= [answer 3]"] * 2
+    assert other_ids[4] == other_ids[5]
+    assert len(set(other_ids)) == 3
     assert [row.sample for row in samples] == [0, 0, 1, 0, 1, 0, 1]
     assert {row.prompt for row in samples[1:]} == {VERL["input"]}
     # The ids do not hang on the order of the rows.
     again = read_log(write(tmp_path, *reversed(rows)))
-    assert {row.problem_id for row in again} == set(others)
+    assert {row.problem_id for row in again} == set(other_ids)
     # A log with ids of its own keeps them, whatever the answers.
     named = [{"problem_id": "p", "prompt": "p", "answer": gts, "reward": 1} for gts in "ab"]
     assert {row.problem_id for row in read_log(write(tmp_path, *named))} == {"p"}
@@ -198,8 +200,8 @@ def test_what_a_failed_request_of_a_batch_is_worth_is_chosen(tmp_path, on_error,
     path = write(tmp_path, one_answer("p#0"), *FAILED)
     rows = read_log(path, mapping={"on_error": on_error})
     assert [(r.problem_id, r.sample, r.completion) for r in rows] == expected
-    told = "2 failed requests left out, as on_error=drop says"
-    assert (told in caplog.text) == (on_error == "drop")
+    message = "2 failed requests left out, as on_error=drop says"
+    assert (message in caplog.text) == (on_error == "drop")
 
 
 def test_without_a_choice_every_failed_request_is_named_with_its_reason(tmp_path):
@@ -227,11 +229,11 @@ def test_failed_requests_that_are_left_out_are_told_where_a_batch_is_scored(tmp_
     assert dropped.returncode == 0, dropped.stderr
     assert "1 failed request left out" in dropped.stderr
     zero = maxatk(*score, "zero", *shown, "on_error=zero")
-    (first, second) = (
-        next(row["mean"] for row in json.loads(done.stdout)["metrics"] if row["metric"] == "max@k")
-        for done in (dropped, zero)
-    )
-    assert (first, second) == (1.0, 0.75)
+    means = []
+    for done in (dropped, zero):
+        metrics = json.loads(done.stdout)["metrics"]
+        means.append(next(row["mean"] for row in metrics if row["metric"] == "max@k"))
+    assert means == [1.0, 0.75]
 
 
 def test_a_row_that_fills_a_batch_of_verl_is_no_sample(tmp_path):
@@ -253,7 +255,9 @@ def test_a_code_list_gives_programs_and_after_its_evaluation_rewards(tmp_path):
         for name in "ab"
     }
     submissions = read_submissions(path, problems, log_format="livecodebench")
-    assert [(f.sample.problem_id, f.program) for f in submissions[:2]] == [
+    assert [
+        (submission.sample.problem_id, submission.program) for submission in submissions[:2]
+    ] == [
         ("livecodebench/abc301_a", "print(1)"),
         ("livecodebench/abc301_a", "print(2)"),
     ]
@@ -341,7 +345,8 @@ def test_two_problems_of_one_id_are_not_judged_by_one_of_their_answers(tmp_path,
     pandas.DataFrame([row, row]).to_csv(path, index=False)
     assert problems_of_log(path) == [Problem("0", "What is 1+1?", answer="2")]
     pandas.DataFrame([row, {**row, **other}]).to_csv(path, index=False)
-    with pytest.raises(DataError, match=f"problem '0' differ in the {next(iter(other))}: .* and "):
+    (name,) = other
+    with pytest.raises(DataError, match=f"problem '0' differ in the {name}: .* and "):
         problems_of_log(path)
 
 
@@ -403,9 +408,9 @@ def test_a_metric_of_lm_eval_that_is_no_number_by_itself_is_no_reward(tmp_path):
 
 
 def test_a_conversation_under_another_name_is_one_text_of_a_row(tmp_path):
-    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2="}]
+    prompt = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2="}]
     reply = [{"role": "assistant", "content": "4"}]
-    path = write(tmp_path, {"problem_id": "p", "asked": asked, "said": reply, "reward": 1.0})
+    path = write(tmp_path, {"problem_id": "p", "asked": prompt, "said": reply, "reward": 1.0})
     (row,) = read_log(path, mapping={"prompt": "asked", "completion": "said"})
     assert (row.prompt, row.completion) == ("Be brief.\n2+2=", "4")
 

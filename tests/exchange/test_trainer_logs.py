@@ -17,14 +17,14 @@ from maxatk.jsonl import write_jsonl
 
 def a_trace(text, score, *, name="solver", trainable=True):
     """One trace as `Episode.to_record` writes it, without what is None."""
-    asked = {"message": {"role": "user", "content": "Add."}, "sampled": False, "token_ids": []}
+    question = {"message": {"role": "user", "content": "Add."}, "sampled": False, "token_ids": []}
     reply = {"message": {"role": "assistant", "content": text}, "sampled": True, "parent": 0}
     rewards = {"correct": {"score": score, "weight": 1.0}, "style": {"score": 1.0, "weight": 0.5}}
     return {
         "version": 1,
         "id": text,
         "agent": {"config": {}, "name": name, "trainable": trainable},
-        "nodes": [asked, reply],
+        "nodes": [question, reply],
         "rewards": rewards if score is not None else {},
         "metrics": {"length": 3.0},
         "ok": score is not None,
@@ -94,7 +94,7 @@ def tinker_summary(number, reward):
     return {**row, "final_ob_len": 9}
 
 
-def told(path, **options):
+def rows_of(path, **options):
     rows = read_log(path, **options)
     return [(row.problem_id, row.sample, row.completion, row.reward) for row in rows]
 
@@ -103,7 +103,7 @@ def test_an_episode_of_verifiers_has_the_traces_that_train(tmp_path):
     judge = a_trace("judged", 1.0, name="judge", trainable=False)
     rows = [an_episode(a_trace("one", 1.0), judge), an_episode(a_trace("two", 0.0))]
     write_jsonl(tmp_path / "traces.jsonl", [*rows, an_episode(a_trace("failed", None))])
-    assert told(tmp_path / "traces.jsonl") == [
+    assert rows_of(tmp_path / "traces.jsonl") == [
         ("gsm8k-4", 0, "one", 1.5), ("gsm8k-4", 1, "two", 0.5), ("gsm8k-4", 2, "failed", None),
     ]  # fmt: skip
     (first, *_) = read_log(tmp_path / "traces.jsonl")
@@ -121,7 +121,7 @@ def test_a_trace_has_the_reply_of_the_main_agent_its_turns_and_no_reward_where_i
     failed = {**a_trace("failed", 0.0), "ok": False, "errors": [{"type": "ToolError"}]}
     traces = [with_sub_agent(a_trace("one", 1.0)), a_trace("two", 0.5), failed]
     write_jsonl(tmp_path / "traces.jsonl", [an_episode(trace) for trace in traces])
-    assert told(tmp_path / "traces.jsonl") == [
+    assert rows_of(tmp_path / "traces.jsonl") == [
         ("gsm8k-4", 0, "the reply", 1.5),
         ("gsm8k-4", 1, "two", 1.0),
         ("gsm8k-4", 2, "failed", None),
@@ -136,7 +136,7 @@ def test_roles_that_train_in_one_episode_are_problems_of_their_own(tmp_path):
         for score in (0.0, 1.0)
     ]
     write_jsonl(tmp_path / "traces.jsonl", rows)
-    assert told(tmp_path / "traces.jsonl") == [
+    assert rows_of(tmp_path / "traces.jsonl") == [
         ("gsm8k-4 [solver]", 0, "s", 0.5), ("gsm8k-4 [critic]", 0, "c", 1.5),
         ("gsm8k-4 [solver]", 1, "s", 1.5), ("gsm8k-4 [critic]", 1, "c", 0.5),
     ]  # fmt: skip
@@ -161,7 +161,7 @@ def test_a_conversation_is_read_by_what_the_policy_said_last_with_its_turns(tmp_
 def test_samples_of_slime_with_one_rollout_are_one(tmp_path):
     samples = [{**slime_sample(0, at, 1.0), "rollout_id": at // 2} for at in range(4)]
     torch.save({"rollout_id": 3, "samples": samples}, tmp_path / "rollout_3.pt")
-    assert told(tmp_path / "rollout_3.pt") == [
+    assert rows_of(tmp_path / "rollout_3.pt") == [
         ("Problem 0", 0, "answer 1", 1.0), ("Problem 0", 1, "answer 3", 1.0),
     ]  # fmt: skip
 
@@ -185,7 +185,7 @@ def test_a_row_of_verifiers_before_its_traces_is_read_too(tmp_path):
         {"role": "assistant", "content": "It is 3."},
     ]
     write_jsonl(tmp_path / "results.jsonl", [row, failed, {**row, "completion": talk}])
-    assert told(tmp_path / "results.jsonl") == [
+    assert rows_of(tmp_path / "results.jsonl") == [
         ("0", 0, "3", 1.0), ("0", 1, "3", None), ("0", 2, "It is 3.", 1.0),
     ]  # fmt: skip
     assert read_log(tmp_path / "results.jsonl")[2].transcript == (
@@ -196,7 +196,7 @@ def test_a_row_of_verifiers_before_its_traces_is_read_too(tmp_path):
 def test_a_dump_of_slime_is_grouped_by_its_prompt_and_never_runs_code(tmp_path):
     samples = [slime_sample(at // 2, at, float(at)) for at in range(4)]
     torch.save({"rollout_id": 3, "samples": samples}, tmp_path / "rollout_3.pt")
-    assert told(tmp_path / "rollout_3.pt")[1:3] == [
+    assert rows_of(tmp_path / "rollout_3.pt")[1:3] == [
         ("Problem 0", 1, "answer 1", 1.0), ("Problem 1", 0, "answer 2", 2.0),
     ]  # fmt: skip
     results = score_rewards(tmp_path / "rollout_3.pt", tmp_path / "run")
@@ -219,23 +219,29 @@ def test_a_reward_of_several_parts_is_chosen(tmp_path):
     torch.save({"samples": [slime_sample(0, 0, {"acc": 1.0, "len": 3})]}, tmp_path / "r.pt")
     with pytest.raises(DataError, match=r"has acc, len; --map reward=reward.NAME"):
         read_log(tmp_path / "r.pt")
-    assert told(tmp_path / "r.pt", mapping={"reward": "reward.acc"})[0][3] == 1.0
+    assert rows_of(tmp_path / "r.pt", mapping={"reward": "reward.acc"})[0][3] == 1.0
 
 
 def test_episodes_of_rllm_are_samples_of_their_task(tmp_path):
     write_jsonl(tmp_path / "e.jsonl", [rllm_episode(0, 1.0), rllm_episode(1, 0.25)])
-    assert told(tmp_path / "e.jsonl") == [("row-1", 0, "says 0", 1.0), ("row-1", 1, "says 1", 0.25)]
+    assert rows_of(tmp_path / "e.jsonl") == [
+        ("row-1", 0, "says 0", 1.0),
+        ("row-1", 1, "says 1", 0.25),
+    ]
     (tmp_path / "one.json").write_text(json.dumps(rllm_episode(0, 1.0), indent=2))
     assert read_log(tmp_path / "one.json")[0].columns == {"correct": 1.0, "turns": 1.0}
 
 
 def test_trajectories_and_summaries_of_tinker(tmp_path):
     write_jsonl(tmp_path / "t.jsonl", [tinker_trajectory(1.0), tinker_trajectory(0.0, error="x")])
-    assert told(tmp_path / "t.jsonl") == [
+    assert rows_of(tmp_path / "t.jsonl") == [
         ("gsm8k-af", 0, "gets 1.0", 1.0), ("gsm8k-af", 1, "gets 0.0", None),
     ]  # fmt: skip
     write_jsonl(tmp_path / "s.jsonl", [tinker_summary(0, 1.0), tinker_summary(1, 0.5)])
-    assert told(tmp_path / "s.jsonl") == [("train/3/0", 0, None, 1.0), ("train/3/0", 1, None, 0.5)]
+    assert rows_of(tmp_path / "s.jsonl") == [
+        ("train/3/0", 0, None, 1.0),
+        ("train/3/0", 1, None, 0.5),
+    ]
 
 
 @pytest.mark.parametrize("missing", [None, ""])

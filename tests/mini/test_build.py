@@ -19,7 +19,8 @@ def times(folder):
 
 
 def test_the_folder_holds_problems_and_a_model(built, tiny):
-    train, test = (load_problems(built / f"{name}.jsonl") for name in ("train", "test"))
+    train = load_problems(built / "train.jsonl")
+    test = load_problems(built / "test.jsonl")
     assert (len(train), len(test)) == (tiny.train_problems, tiny.test_problems)
     assert {len(p.tests) for p in train + test} == {tiny.tests}
     assert not {p.prompt for p in train} & {p.prompt for p in test}

@@ -87,7 +87,8 @@ def test_a_new_model_depends_on_its_seed_alone(tokenizer):
     state = torch.random.get_rng_state()
     first = new_model(tokenizer, seed=0).state_dict()
     assert torch.equal(torch.random.get_rng_state(), state)
-    again, other = (new_model(tokenizer, seed=seed).state_dict() for seed in (0, 1))
+    again = new_model(tokenizer, seed=0).state_dict()
+    other = new_model(tokenizer, seed=1).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
@@ -160,10 +161,8 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 
 
 def test_the_saved_folder_is_an_ordinary_model(saved):
-    loaded, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(saved),
-        AutoTokenizer.from_pretrained(saved),
-    )
+    loaded = AutoModelForCausalLM.from_pretrained(saved)
+    tokenizer = AutoTokenizer.from_pretrained(saved)
     batch = tokenizer(["sum\n1 > 1\n2 > 2\n#\n", "max\n1 2 > 2\n3 > 3\n#\n"], padding=True)
     inputs = {name: torch.tensor(rows) for name, rows in batch.items()}
     torch.manual_seed(0)

@@ -33,9 +33,9 @@ def test_other_seeds_and_prefixes_give_other_problems():
 def test_prompts_are_distinct_and_disjoint_from_the_excluded(many):
     prompts = frozenset(p.problem.prompt for p in many)
     assert len(prompts) == len(many)
-    rest = list(generate_problems(500, seed=1, tests=2, exclude=prompts))
-    assert len(rest) == 500
-    assert not prompts & {p.problem.prompt for p in rest}
+    new_problems = list(generate_problems(500, seed=1, tests=2, exclude=prompts))
+    assert len(new_problems) == 500
+    assert not prompts & {p.problem.prompt for p in new_problems}
 
 
 def test_ids_are_distinct_and_carry_the_prefix():

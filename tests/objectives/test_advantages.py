@@ -54,7 +54,7 @@ ROWS = [pytest.param(m, id=name) for name, m in METHODS.items()] + [
 ]
 
 
-def found(rewards, method, k=4, **columns):
+def advantages_of(rewards, method, k=4, **columns):
     """The advantages, with answers where the method needs them."""
     row = as_method(method)
     return advantages(rewards, row, k, answers=answers_of(row, rewards), **columns)
@@ -103,7 +103,7 @@ def test_equals_enumeration_for_every_k(method, form):
         rewards, logs = groups(n)
         deltas = np.clip(np.expm1(logs), -0.5, 0.5)
         for k in ks_of(method, n):
-            got = found(rewards, method, k, log_ratios=logs, form=form)
+            got = advantages_of(rewards, method, k, log_ratios=logs, form=form)
             want = enumerated(rewards, deltas, k, method, form)
             np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-11)
 
@@ -111,10 +111,10 @@ def test_equals_enumeration_for_every_k(method, form):
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_rows_equal_enumeration_in_larger_groups(method):
     n = 8
-    rewards, logs = (a[:3:2] for a in groups(n))
+    rewards, logs = (rows[:3:2] for rows in groups(n))
     deltas = np.expm1(logs)
     for k, form in itertools.product(ks_of(method, n), FORMS):
-        got = found(rewards, method, k, log_ratios=logs, form=form, clamp=None)
+        got = advantages_of(rewards, method, k, log_ratios=logs, form=form, clamp=None)
         want = enumerated(rewards, deltas, k, method, form)
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11)
 
@@ -124,7 +124,7 @@ def test_on_policy_equals_enumeration(method):
     for n in (1, 4, 6):
         rewards, _ = groups(n, seed=1)
         for k, form in itertools.product(ks_of(method, n), FORMS):
-            got = found(rewards, method, k, form=form)
+            got = advantages_of(rewards, method, k, form=form)
             want = enumerated(rewards, np.zeros_like(rewards), k, method, form)
             np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-11)
 
@@ -134,8 +134,12 @@ def test_on_policy_equals_enumeration(method):
 def test_ratios_of_one_are_on_policy(method, form):
     rewards, _ = groups(7)
     for k in set(ks_of(method, 7)) & {1, 2, 4, 7}:
-        with_ratios = found(rewards, method, k, log_ratios=np.zeros_like(rewards), form=form)
-        np.testing.assert_allclose(with_ratios, found(rewards, method, k), rtol=1e-9, atol=1e-11)
+        with_ratios = advantages_of(
+            rewards, method, k, log_ratios=np.zeros_like(rewards), form=form
+        )
+        np.testing.assert_allclose(
+            with_ratios, advantages_of(rewards, method, k), rtol=1e-9, atol=1e-11
+        )
 
 
 @pytest.mark.parametrize("correction", ["first_order", "exact"])
@@ -153,18 +157,18 @@ def test_corrections_reduce_to_their_on_policy_rows(correction):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("k", [2, 4, 7])
 def test_first_order_misses_only_the_second_order(baseline, form, k):
-    rewards, logs = (a[:3] for a in groups(7))
+    rewards, logs = (rows[:3] for rows in groups(7))
 
     def gap(size):
         first, exact = (
             advantages(
                 rewards,
-                Method(credit="max_at_k", correction=c, baseline=baseline),
+                Method(credit="max_at_k", correction=correction, baseline=baseline),
                 k,
                 log_ratios=size * logs,
                 form=form,
             )
-            for c in ("first_order", "exact")
+            for correction in ("first_order", "exact")
         )
         return np.abs(first - exact).max()
 
@@ -180,10 +184,14 @@ def test_first_order_misses_only_the_second_order(baseline, form, k):
 @pytest.mark.parametrize("method", ROWS)
 def test_the_forms_differ_by_the_own_ratio(method):
     rewards, logs = groups(6)
-    ppo, reinforce = (found(rewards, method, 3, log_ratios=logs, form=f) for f in FORMS)
+    ppo, reinforce = (
+        advantages_of(rewards, method, 3, log_ratios=logs, form=form) for form in FORMS
+    )
     if method.correction == "first_order":
         small = 1e-4 * logs
-        ppo, reinforce = (found(rewards, method, 3, log_ratios=small, form=f) for f in FORMS)
+        ppo, reinforce = (
+            advantages_of(rewards, method, 3, log_ratios=small, form=form) for form in FORMS
+        )
         np.testing.assert_allclose(np.exp(small) * ppo, reinforce, atol=1e-6)
     else:
         ratios = 1 + np.clip(np.expm1(logs), -0.5, 0.5)
@@ -198,17 +206,18 @@ def test_the_forms_differ_by_the_own_ratio(method):
 def test_uncorrected_methods_ignore_the_ratios_in_the_ppo_form(method):
     rewards, logs = groups(6)
     np.testing.assert_array_equal(
-        found(rewards, method, 3, log_ratios=logs), found(rewards, method, 3)
+        advantages_of(rewards, method, 3, log_ratios=logs), advantages_of(rewards, method, 3)
     )
 
 
 def test_the_own_ratio_is_not_in_the_ppo_form():
-    rewards, logs = (a[:1] for a in groups(6))
+    rewards, logs = (rows[:1] for rows in groups(6))
     changed = logs.copy()
     changed[0, 2] += 0.4
     for correction in ("first_order", "exact"):
         method = Method(credit="max_at_k", correction=correction, baseline="leave_one_out")
-        before, after = (found(rewards, method, 3, log_ratios=x) for x in (logs, changed))
+        before = advantages_of(rewards, method, 3, log_ratios=logs)
+        after = advantages_of(rewards, method, 3, log_ratios=changed)
         assert before[0, 2] == pytest.approx(after[0, 2], rel=1e-14)
         assert np.abs(before - after).max() > 1e-4
 
@@ -218,13 +227,13 @@ def test_clamp_bounds_the_ratios():
     for method, form in itertools.product(METHODS, FORMS):
         inside = np.log1p(np.clip(np.expm1(logs), -0.1, 0.1))
         np.testing.assert_allclose(
-            found(rewards, method, 3, log_ratios=logs, form=form, clamp=0.1),
-            found(rewards, method, 3, log_ratios=inside, form=form, clamp=None),
+            advantages_of(rewards, method, 3, log_ratios=logs, form=form, clamp=0.1),
+            advantages_of(rewards, method, 3, log_ratios=inside, form=form, clamp=None),
             atol=1e-12,
         )
         np.testing.assert_allclose(
-            found(rewards, method, 3, log_ratios=logs, form=form, clamp=0),
-            found(rewards, method, 3),
+            advantages_of(rewards, method, 3, log_ratios=logs, form=form, clamp=0),
+            advantages_of(rewards, method, 3),
             atol=1e-9,
         )
 
@@ -253,7 +262,7 @@ def test_constant_baseline_falls_back_where_the_expansion_turns_negative():
     logs = np.full_like(rewards, -1.0)
     method = Method(credit="max_at_k", correction="first_order", baseline="constant")
     plain = advantages(rewards, Method(credit="max_at_k", baseline="mean"), 5)
-    np.testing.assert_allclose(found(rewards, method, 5, log_ratios=logs), plain)
+    np.testing.assert_allclose(advantages_of(rewards, method, 5, log_ratios=logs), plain)
     together = advantages(
         np.repeat(rewards, 2, 0), method, 5, log_ratios=np.stack([logs[0], 0 * logs[0]])
     )
@@ -261,10 +270,10 @@ def test_constant_baseline_falls_back_where_the_expansion_turns_negative():
 
 
 def test_the_constant_baseline_sums_to_zero_with_the_own_ratios():
-    rewards, logs = (a[:3] for a in groups(8))
+    rewards, logs = (rows[:3] for rows in groups(8))
     for correction in ("first_order", "exact"):
         method = Method(credit="max_at_k", correction=correction, baseline="constant")
-        got = found(rewards, method, 3, log_ratios=0.3 * logs, form="reinforce")
+        got = advantages_of(rewards, method, 3, log_ratios=0.3 * logs, form="reinforce")
         np.testing.assert_allclose(got.sum(axis=1), 0, atol=1e-13)
 
 
@@ -277,10 +286,10 @@ def test_a_group_without_on_policy_signal_is_skipped_under_a_correction():
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_unscorable_samples_leave_their_group(method):
     rewards, logs = groups(5)
-    padded, padded_logs = (np.insert(a, [0, 3], np.nan, axis=1) for a in (rewards, logs))
+    padded, padded_logs = (np.insert(rows, [0, 3], np.nan, axis=1) for rows in (rewards, logs))
     for form in FORMS:
-        got = found(padded, method, 3, log_ratios=padded_logs, form=form)
-        want = found(rewards, method, 3, log_ratios=logs, form=form)
+        got = advantages_of(padded, method, 3, log_ratios=padded_logs, form=form)
+        want = advantages_of(rewards, method, 3, log_ratios=logs, form=form)
         # Not to the last bit: a matrix product rounds by its shape on some processors.
         np.testing.assert_allclose(np.delete(got, [0, 4], axis=1), want, rtol=1e-12, atol=1e-14)
         assert not got[:, [0, 4]].any()
@@ -299,14 +308,14 @@ def test_groups_with_too_few_scores_get_nothing():
 def test_degenerate_groups(name):
     method = METHODS[name]
     if not method.keeps_level:
-        assert not found(np.full((2, 5), -1.7), name, 3, log_ratios=groups(5)[1][:2]).any()
+        assert not advantages_of(np.full((2, 5), -1.7), name, 3, log_ratios=groups(5)[1][:2]).any()
         lonely = [[0.3] + [np.nan] * 2]
-        assert found(lonely, name, 1).tolist() == [[0.0] * 3]
-        assert found(lonely, name, 1, log_ratios=[[0.2] * 3]).tolist() == [[0.0] * 3]
-    assert found(np.zeros((0, 4)), name, 2).shape == (0, 4)
-    assert found([[True, False]], name, 1).dtype == np.float64
+        assert advantages_of(lonely, name, 1).tolist() == [[0.0] * 3]
+        assert advantages_of(lonely, name, 1, log_ratios=[[0.2] * 3]).tolist() == [[0.0] * 3]
+    assert advantages_of(np.zeros((0, 4)), name, 2).shape == (0, 4)
+    assert advantages_of([[True, False]], name, 1).dtype == np.float64
     if method.samples_needed(1) == 1:
-        assert found([[0.3]], name, 1).shape == (1, 1)
+        assert advantages_of([[0.3]], name, 1).shape == (1, 1)
 
 
 def test_the_published_sloo_gives_equal_rewards_a_penalty():
@@ -354,13 +363,15 @@ def test_remove_one_is_the_mean_baseline_without_its_factor():
 @pytest.mark.parametrize("correct", range(1, 7))
 def test_max_likelihood_weighs_a_success_by_one_over_their_number(correct):
     passed = (np.arange(7) < correct).astype(float)
-    right, wrong = (7 - correct) / (6 * correct), -correct / (6 * (correct + 1))
+    right = (7 - correct) / (6 * correct)
+    wrong = -correct / (6 * (correct + 1))
     want = np.where(passed == 1, right, wrong)
     np.testing.assert_allclose(advantages([passed], "max_likelihood")[0], want, rtol=1e-13)
 
 
 def test_pass_at_k_training_is_the_published_formula_for_zeros_and_ones():
-    n, k = 8, 3
+    n = 8
+    k = 3
     for correct in range(1, n - k + 1):
         passed = (np.arange(n) < correct).astype(float)[None]
         wrong = math.comb(n - correct, k) / math.comb(n, k)

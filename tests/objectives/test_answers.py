@@ -41,14 +41,14 @@ def exact_majority(counts, right, k):
     total = Fraction(0)
     for won in range(1, min(counts[right], k) + 1):
         ways = Counter({(won, 1): math.comb(counts[right], won)})
-        for rival in (count for d, count in enumerate(counts) if d != right):
+        for rival in (count for place, count in enumerate(counts) if place != right):
             more = Counter()
             for (votes, tied), subsets_so_far in ways.items():
                 for taken in range(min(rival, won, k - votes) + 1):
                     subset_count = subsets_so_far * math.comb(rival, taken)
                     more[votes + taken, tied + (taken == won)] += subset_count
             ways = more
-        total += sum(Fraction(w, tied) for (votes, tied), w in ways.items() if votes == k)
+        total += sum(Fraction(count, tied) for (votes, tied), count in ways.items() if votes == k)
     return float(total / math.comb(sum(counts), k))
 
 

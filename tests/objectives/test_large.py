@@ -17,7 +17,8 @@ from maxatk.objectives import (
 from maxatk.objectives.subsets import shares_below
 from maxatk.objectives.symmetric import joined_sums, prefix_means, stepwise_sums
 
-N, K = 4096, 1024
+N = 4096
+K = 1024
 ON_POLICY = Method(credit="max_at_k")
 EXACT = Method(credit="max_at_k", correction="exact")
 FIRST = Method(credit="max_at_k", correction="first_order")
@@ -30,7 +31,8 @@ def rewards():
 
 def binomials(top, size):
     """C(j, size) for j = 0..top as Python integers."""
-    values, current = [0] * size, 1
+    values = [0] * size
+    current = 1
     for j in range(size, top + 1):
         values.append(current)
         current = current * (j + 1) // (j + 1 - size)
@@ -41,8 +43,10 @@ def exact_credits(numerators):
     """Eq. (9) in integers, in the order of the samples."""
     order = np.argsort(numerators, kind="stable")
     ascending = [int(x) for x in numerators[order]]
-    diagonal, pairs = binomials(N, K - 1), binomials(N, K - 2)
-    total, result = math.comb(N, K) << 20, np.empty(N)
+    diagonal = binomials(N, K - 1)
+    pairs = binomials(N, K - 2)
+    total = math.comb(N, K) << 20
+    result = np.empty(N)
     after = 0
     for j in range(N, 0, -1):
         value = diagonal[j - 1] * ascending[j - 1] + after
@@ -56,7 +60,9 @@ def exact_leave_one_out(numerators):
     order = np.argsort(numerators, kind="stable")
     ascending = [int(x) for x in numerators[order]]
     below = binomials(N, K - 1)
-    total, result, value = math.comb(N, K) << 20, np.empty(N), 0
+    total = math.comb(N, K) << 20
+    result = np.empty(N)
+    value = 0
     for j in range(N):
         value += below[j] * (ascending[j] - ascending[j - 1]) if j else 0
         result[order[j]] = float(Fraction(value, total))
@@ -104,7 +110,8 @@ def elementary(values, top):
 
 @pytest.mark.parametrize("k", [2, 11, 39, 40])
 def test_exact_correction_equals_integers_for_unequal_ratios(k):
-    n, unit = 40, 1 << 8
+    n = 40
+    unit = 1 << 8
     rng = np.random.default_rng(k)
     rewards = np.sort(rng.integers(0, 1 << 10, n))
     ratios = rng.integers(unit // 2, 2 * unit, n)
@@ -121,15 +128,17 @@ def test_exact_correction_equals_integers_for_unequal_ratios(k):
 
 def test_blocks_of_prompts_change_nothing(monkeypatch):
     rng = np.random.default_rng(5)
-    rewards, ratios = np.sort(rng.random((2, 7, 12)), axis=-1), np.exp(rng.normal(size=(7, 12)))
-    whole = joined_sums(rewards, ratios, 5), prefix_means(ratios, 5)
-    steps, weights = np.diff(rewards[0]), np.linspace(-1, 1, 5)
+    rewards = np.sort(rng.random((2, 7, 12)), axis=-1)
+    ratios = np.exp(rng.normal(size=(7, 12)))
+    sums = joined_sums(rewards, ratios, 5)
+    means = prefix_means(ratios, 5)
+    steps = np.diff(rewards[0])
+    weights = np.linspace(-1, 1, 5)
     any_weights = stepwise_sums(steps, ratios, weights, weights**2)
     monkeypatch.setattr("maxatk.objectives.symmetric.TABLE_BYTES", 3 * 8 * 12 * 5)
     monkeypatch.setattr("maxatk.objectives.symmetric.ROW_BYTES", 2 * 8 * 6)
-    blocks = joined_sums(rewards, ratios, 5), prefix_means(ratios, 5)
-    np.testing.assert_allclose(blocks[0], whole[0], rtol=1e-14)
-    np.testing.assert_allclose(blocks[1], whole[1], rtol=1e-14)
+    np.testing.assert_allclose(joined_sums(rewards, ratios, 5), sums, rtol=1e-14)
+    np.testing.assert_allclose(prefix_means(ratios, 5), means, rtol=1e-14)
     again = stepwise_sums(steps, ratios, weights, weights**2)
     np.testing.assert_allclose(again, any_weights, rtol=1e-13)
 
@@ -142,7 +151,8 @@ def integer_weights():
     """C(n, k) W_j of the weights in `RANKS`, doubled, as integers."""
     whole = [0] * N
     for rank, weight in RANKS.items():
-        below, above = binomials(N, rank - 1), binomials(N, K - rank)
+        below = binomials(N, rank - 1)
+        above = binomials(N, K - rank)
         for j in range(1, N + 1):
             whole[j - 1] += int(2 * weight) * below[j - 1] * above[N - j]
     return whole
@@ -167,7 +177,8 @@ def test_replace_one_of_any_weights_equals_integers(rewards, integer_weights):
     up = [m * integer_weights[m] for m in below]
     down = [(N - m) * integer_weights[m - 1] for m in below]
     value = -sum(d * s for d, s in zip(down, steps, strict=True))
-    total, want = (2 * (N - 1) * math.comb(N, K)) << 20, np.empty(N)
+    total = (2 * (N - 1) * math.comb(N, K)) << 20
+    want = np.empty(N)
     for place in range(N):
         want[order[place]] = float(Fraction(value, total))
         if place < N - 1:
@@ -191,7 +202,8 @@ def test_thousands_of_ks_at_once_equal_the_mean_of_their_metrics(rewards):
 @pytest.mark.parametrize(("n", "k"), [(300, 100), (64, 64), (90, 2)])
 def test_the_two_tables_of_any_weights_agree_with_the_one_of_a_maximum(n, k):
     rng = np.random.default_rng(k)
-    rewards, ratios = np.sort(rng.random((3, n))), np.exp(rng.normal(size=(3, n)) * 0.3)
+    rewards = np.sort(rng.random((3, n)))
+    ratios = np.exp(rng.normal(size=(3, n)) * 0.3)
     gains = rewards - rewards[:, :1]
     want = joined_sums(gains[None], ratios, k)[0]
     value = np.ones(k)  # of a subset with a member above the step
@@ -201,7 +213,8 @@ def test_the_two_tables_of_any_weights_agree_with_the_one_of_a_maximum(n, k):
 
 
 def test_shares_below_a_step_equal_integers():
-    n, k = 1000, 300
+    n = 1000
+    k = 300
     shares = shares_below(n, k)
     for low in (0, 1, 299, 300, 500, 700, 701, 999, 1000):
         counts = [math.comb(low, q) * math.comb(n - low, k - q) for q in range(k + 1)]

@@ -38,7 +38,8 @@ def test_tensors_come_back_as_tensors(dtype, grad):
 
 
 def test_tensors_of_integers_and_tensors_of_answers():
-    passed, answers = torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.tensor([[0, 1, 1], [1, 2, 3]])
+    passed = torch.tensor([[0, 1, 1], [1, 0, 0]])
+    answers = torch.tensor([[0, 1, 1], [1, 2, 3]])
     got = advantages(passed, "majority", 2, answers=answers)
     want = advantages(passed.tolist(), "majority", 2, answers=answers.tolist())
     np.testing.assert_allclose(got.numpy(), want, atol=1e-7)
@@ -48,18 +49,21 @@ def test_tensors_of_integers_and_tensors_of_answers():
 def test_flat_rewards_with_groups_in_any_order(order):
     ids = np.array([("p", 1)] * 4 + [("q", 2)] * 4, dtype=object)
     groups = [tuple(ids[place]) for place in order]
-    flat = [x.ravel()[list(order)] for x in (REWARDS, SCORES, LOGS, np.array(ANSWERS))]
+    rewards = REWARDS.ravel()[list(order)]
+    scores = SCORES.ravel()[list(order)]
+    logs = LOGS.ravel()[list(order)]
+    answers = np.array(ANSWERS).ravel()[list(order)]
     got = advantages(
-        flat[0], "bon_off_policy_exact", 2, log_ratios=flat[2], selection=flat[1], groups=groups
+        rewards, "bon_off_policy_exact", 2, log_ratios=logs, selection=scores, groups=groups
     )
     # Ties of the scores count in the order of the samples, which the permutation changes.
     untied = [place for place, where in enumerate(order) if where < 4]
     np.testing.assert_allclose(got[untied], WANT.ravel()[list(order)][untied], atol=1e-14)
     first = 0 if groups[0][0] == "p" else 1
-    metric = max_at_k(flat[0], 2, selection=flat[1], groups=groups)
+    metric = max_at_k(rewards, 2, selection=scores, groups=groups)
     want = max_at_k(REWARDS, 2, selection=SCORES)
     np.testing.assert_allclose(metric, want[[first, 1 - first]], atol=1e-14)
-    metric = majority_at_k(flat[0], flat[3], 3, groups=groups)
+    metric = majority_at_k(rewards, answers, 3, groups=groups)
     want = majority_at_k(REWARDS, ANSWERS, 3)
     np.testing.assert_allclose(metric, want[[first, 1 - first]], atol=1e-14)
 

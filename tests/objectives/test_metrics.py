@@ -59,7 +59,8 @@ def test_min_at_k_is_the_negated_metric():
 @pytest.mark.parametrize(("n", "k"), [(256, 128), (4096, 1024), (5000, 4999), (20000, 3)])
 def test_many_samples_equal_exact_integers(n, k):
     numerators = np.sort(np.random.default_rng(k).integers(0, 1 << 20, n))
-    total, subsets_below = 0, 1  # C(j, k-1), from j = k-1 on
+    total = 0
+    subsets_below = 1  # C(j, k-1), from j = k-1 on
     for j in range(k - 1, n):
         total += subsets_below * int(numerators[j])
         subsets_below = subsets_below * (j + 1) // (j + 2 - k)

@@ -71,7 +71,7 @@ def test_a_mixture_is_the_mixture_of_its_terms(method, form):
     deltas = np.clip(np.expm1(LOGS), -0.5, 0.5)
     for row, group in enumerate(REWARDS):
         scored = ~np.isnan(group)
-        both = [
+        terms = [
             subsets.advantages(
                 list(group[scored]), list(deltas[row, scored]), k, METHODS[method], form
             )
@@ -79,7 +79,7 @@ def test_a_mixture_is_the_mixture_of_its_terms(method, form):
             else np.zeros(scored.sum())
             for k in (3, 1)
         ]
-        expected = 0.75 * np.array(both[0]) + 0.25 * np.array(both[1])
+        expected = 0.75 * np.array(terms[0]) + 0.25 * np.array(terms[1])
         np.testing.assert_allclose(mixed[row, scored], expected, atol=1e-12)
 
 

@@ -28,7 +28,8 @@ def gini(values):
 
 def l_moment(values):
     """The r-th of r values, by its definition as an alternating mean of order statistics."""
-    r, ascending = len(values), sorted(values)
+    r = len(values)
+    ascending = sorted(values)
     pascal = np.polynomial.polynomial.polypow([-1, 1], r - 1)
     return pascal @ ascending / r
 

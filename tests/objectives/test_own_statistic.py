@@ -19,7 +19,8 @@ ANSWERS = [list("aabbcd"), list("aaaaaa"), list("abcdef")]
 def by_hand(statistic, rewards, answers, k):
     """The mean over all k-subsets that hold i of statistic - mean over replacing i, times k/n."""
     samples = list(zip(rewards, answers, strict=True))
-    result, subsets = np.zeros(len(samples)), list(itertools.combinations(range(len(samples)), k))
+    result = np.zeros(len(samples))
+    subsets = list(itertools.combinations(range(len(samples)), k))
 
     def of(places):
         return statistic([samples[j][0] for j in places], [samples[j][1] for j in places])
@@ -64,8 +65,11 @@ def test_drawn_subsets_favour_no_rank_of_the_rewards():
 
 
 def test_the_advantages_are_unbiased_for_the_gradient_of_the_statistic():
-    values, logits = np.array([-0.5, 0.25, 1.0]), np.array([0.2, -0.3, 0.4])
-    p, n, k = policies.softmax(logits), 4, 3
+    values = np.array([-0.5, 0.25, 1.0])
+    logits = np.array([0.2, -0.3, 0.4])
+    p = policies.softmax(logits)
+    n = 4
+    k = 3
     method = Method(credit=lambda rewards: np.var(rewards), baseline="leave_one_out")
     groups = np.array(list(itertools.product(range(3), repeat=n)))
     weights = advantages(values[groups], method, k)

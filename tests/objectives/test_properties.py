@@ -40,7 +40,7 @@ SHIFT_BLIND = [
 FORMS = st.sampled_from(["ppo", "reinforce"])
 
 
-def found(rewards, method, k, answers=None, **columns):
+def advantages_of(rewards, method, k, answers=None, **columns):
     """The advantages, with answers where the method needs them."""
     if answers is None:
         answers = answers_of(METHODS[method], rewards)
@@ -73,10 +73,11 @@ def test_permutation_equivariance(problem, method, form, random):
     rewards, logs, k = fitting(problem, method)
     order = list(range(rewards.shape[1]))
     random.shuffle(order)
-    got = found(rewards[:, order], method, k, log_ratios=logs[:, order], form=form)
-    want = found(rewards, method, k, log_ratios=logs, form=form)[:, order]
+    got = advantages_of(rewards[:, order], method, k, log_ratios=logs[:, order], form=form)
+    want = advantages_of(rewards, method, k, log_ratios=logs, form=form)[:, order]
     np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
-    metric, shuffled = max_at_k(rewards, k), max_at_k(rewards[:, order], k)
+    metric = max_at_k(rewards, k)
+    shuffled = max_at_k(rewards[:, order], k)
     np.testing.assert_array_equal(metric, shuffled)
 
 
@@ -85,9 +86,9 @@ def test_permutation_equivariance(problem, method, form, random):
 def test_tied_samples_of_equal_ratio_get_equal_advantages(problem, method, form):
     rewards, logs, k = fitting(problem, method)
     logs = np.round(2 * logs) / 2  # few values: ties of both
-    got = found(rewards, method, k, log_ratios=logs, form=form)
+    got = advantages_of(rewards, method, k, log_ratios=logs, form=form)
     for row in range(len(rewards)):
-        for pair in {*zip(rewards[row], logs[row], strict=True)}:
+        for pair in set(zip(rewards[row], logs[row], strict=True)):
             same = (rewards[row] == pair[0]) & (logs[row] == pair[1])
             np.testing.assert_allclose(got[row][same], got[row][same][0], rtol=1e-8, atol=1e-10)
 
@@ -96,7 +97,7 @@ def test_tied_samples_of_equal_ratio_get_equal_advantages(problem, method, form)
 @given(problems(), st.sampled_from(NAMES), FORMS)
 def test_finite_and_zero_for_equal_rewards(problem, method, form):
     rewards, logs, k = fitting(problem, method)
-    got = found(rewards, method, k, log_ratios=logs, form=form)
+    got = advantages_of(rewards, method, k, log_ratios=logs, form=form)
     assert np.isfinite(got).all()
     if method not in LEVEL:
         assert not got[np.ptp(rewards, axis=1) == 0].any()
@@ -107,8 +108,8 @@ def test_finite_and_zero_for_equal_rewards(problem, method, form):
 def test_a_shift_of_the_rewards_changes_no_advantage_of_steps(problem, method, form, shift):
     rewards, logs, k = fitting(problem, method)
     answers = answers_of(METHODS[method], rewards)
-    got = found(rewards + shift, method, k, answers, log_ratios=logs, form=form)
-    want = found(rewards, method, k, log_ratios=logs, form=form)
+    got = advantages_of(rewards + shift, method, k, answers, log_ratios=logs, form=form)
+    want = advantages_of(rewards, method, k, log_ratios=logs, form=form)
     if k > 1:
         np.testing.assert_array_equal(got, want)  # the steps of these rewards are exact
     else:
@@ -119,7 +120,7 @@ def test_a_shift_of_the_rewards_changes_no_advantage_of_steps(problem, method, f
 @given(problems(), st.sampled_from(LINEAR), FORMS, st.sampled_from([0.125, 4.0]))
 def test_scale_equivariance(problem, method, form, factor):
     rewards, logs, k = fitting(problem, method)
-    got = found(
+    got = advantages_of(
         rewards * factor,
         method,
         k,
@@ -127,7 +128,7 @@ def test_scale_equivariance(problem, method, form, factor):
         log_ratios=logs,
         form=form,
     )
-    want = found(rewards, method, k, log_ratios=logs, form=form)
+    want = advantages_of(rewards, method, k, log_ratios=logs, form=form)
     if METHODS[method].scale in ("mean", "subset_std"):  # free of units
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
     elif METHODS[method].scale == "none":
@@ -141,8 +142,8 @@ def test_scale_equivariance(problem, method, form, factor):
 def test_a_scale_is_right_for_the_largest_rewards(problem, method, form, power):
     rewards, logs, k = fitting(problem, method)
     # The epsilon of the std is below rounding on both sides.
-    want = found(np.ldexp(rewards, 60), method, k, log_ratios=logs, form=form)
-    got = found(np.ldexp(rewards, power), method, k, log_ratios=logs, form=form)
+    want = advantages_of(np.ldexp(rewards, 60), method, k, log_ratios=logs, form=form)
+    got = advantages_of(np.ldexp(rewards, power), method, k, log_ratios=logs, form=form)
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
 
 
@@ -166,7 +167,7 @@ def test_the_spread_of_subsets_is_right_for_the_smallest_rewards(problem, form, 
 def test_leave_one_out_advantages_are_never_negative(problem, method, form):
     rewards, logs, k = problem
     if k > 1:
-        assert (found(rewards, method, k, log_ratios=logs, form=form) >= 0).all()
+        assert (advantages_of(rewards, method, k, log_ratios=logs, form=form) >= 0).all()
 
 
 @settings(max_examples=100)
@@ -198,8 +199,10 @@ def test_float32_input_gives_float64_results(method, form):
     rng = np.random.default_rng(3)
     rewards = rng.random((4, 64)).astype(np.float32)
     logs = (rng.normal(size=(4, 64)) * 0.1).astype(np.float32)
-    got = found(rewards, method, 16, log_ratios=logs, form=form)
-    wide = found(rewards.astype(float), method, 16, log_ratios=logs.astype(float), form=form)
+    got = advantages_of(rewards, method, 16, log_ratios=logs, form=form)
+    wide = advantages_of(
+        rewards.astype(float), method, 16, log_ratios=logs.astype(float), form=form
+    )
     assert got.dtype == np.float64
     np.testing.assert_array_equal(got, wide)
     assert max_at_k(rewards, 16).dtype == np.float64

@@ -119,7 +119,8 @@ def test_ids_are_unique_within_their_group_alone_and_every_form_has_them():
 
 
 def test_rollout_reward_says_which_reward_of_unequal_ones_counts():
-    rewards, rollouts = [0.0, 0.25, 1.0, 0.5, 0.0], ["a", "a", "b", "c", "c"]
+    rewards = [0.0, 0.25, 1.0, 0.5, 0.0]
+    rollouts = ["a", "a", "b", "c", "c"]
     ids = ["p"] * 5
     with pytest.raises(
         InvalidValueError, match=r"rewards: the rows of one rollout of group 'p' have different"
@@ -151,7 +152,8 @@ def test_what_is_no_rollout_is_refused(arguments, message):
 
 
 def test_unequal_selections_and_answers_of_one_rollout_are_refused():
-    rewards, rollouts = [[0.0, 0.0, 1.0, 0.5]], [["a", "a", "b", "c"]]
+    rewards = [[0.0, 0.0, 1.0, 0.5]]
+    rollouts = [["a", "a", "b", "c"]]
     with pytest.raises(InvalidValueError, match="selection: the rows of one rollout of group 0"):
         advantages(rewards, "bon_loo1", 2, rollouts=rollouts, selection=[[0.1, 0.2, 0.3, 0.4]])
     with pytest.raises(InvalidValueError, match="answers: the rows of one rollout of group 0"):

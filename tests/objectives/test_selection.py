@@ -69,7 +69,8 @@ def test_every_baseline_equals_enumeration(baseline, weights):
 
 @pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.credit_row.order])
 def test_rows_take_a_selection(name):
-    distinct, logs = SCORES[:1], 0.2 * REWARDS[:1]
+    distinct = SCORES[:1]
+    logs = 0.2 * REWARDS[:1]
     for ratios in (None, logs):
         got = advantages(REWARDS[:1], name, 3, selection=distinct, log_ratios=ratios)
         deltas = np.zeros(6) if ratios is None else np.clip(np.expm1(logs[0]), -0.5, 0.5)
@@ -108,7 +109,8 @@ CORRECTED = [
 def mean_over_orders(method, rewards, scores, logs, form):
     """The advantages where each order of the samples in turn breaks the ties."""
     n = len(rewards)
-    total, count = np.zeros(n), 0
+    total = np.zeros(n)
+    count = 0
     for order in map(list, itertools.permutations(range(n))):
         ranks = np.argsort(np.argsort(scores[order], kind="stable"))
         ordered = advantages(
@@ -127,7 +129,8 @@ def mean_over_orders(method, rewards, scores, logs, form):
 @pytest.mark.parametrize("form", ["ppo", "reinforce"])
 @pytest.mark.parametrize("method", CORRECTED, ids=lambda m: f"{m.correction}-{m.baseline}")
 def test_pairs_of_ties_are_averaged_over_their_orders_under_a_correction(method, form):
-    scores, logs = np.array([1, 0, 1, 0, 2]), 0.2 * REWARDS[1, :5]
+    scores = np.array([1, 0, 1, 0, 2])
+    logs = 0.2 * REWARDS[1, :5]
     got = advantages(
         REWARDS[:1, :5], method, 2, selection=scores[None], log_ratios=logs[None], form=form
     )
@@ -136,12 +139,14 @@ def test_pairs_of_ties_are_averaged_over_their_orders_under_a_correction(method,
 
 
 def test_ties_of_many_lose_the_variance_of_their_order_under_a_correction():
-    method, rng = METHODS["bon_off_policy_exact"], np.random.default_rng(0)
-    scores, logs = np.zeros(6), 0.1 * rng.normal(size=6)
+    method = METHODS["bon_off_policy_exact"]
+    rng = np.random.default_rng(0)
+    scores = np.zeros(6)
+    logs = 0.1 * rng.normal(size=6)
     want = mean_over_orders(method, REWARDS[0], scores, logs, "ppo")
     tied, by_index = (
-        advantages(REWARDS[:1], method, 2, selection=one[None], log_ratios=logs[None])[0]
-        for one in (scores, np.arange(6.0))
+        advantages(REWARDS[:1], method, 2, selection=selection[None], log_ratios=logs[None])[0]
+        for selection in (scores, np.arange(6.0))
     )
     assert np.abs(tied - want).max() < 0.05 * np.abs(by_index - want).max()
 

@@ -29,7 +29,8 @@ def expected(estimate, *, sampled=NOW):
 
     `estimate` maps rewards (P, n) and log ratios (P, n) to what multiplies grad log pi, (P, n).
     """
-    p, q = policies.softmax(NOW), policies.softmax(sampled)
+    p = policies.softmax(NOW)
+    q = policies.softmax(sampled)
     groups = np.array(list(itertools.product(range(len(REWARDS)), repeat=N)))
     weights = estimate(REWARDS[groups], np.log(p / q)[groups])
     chances = q[groups].prod(axis=1)
@@ -119,13 +120,14 @@ def test_a_mixture_is_the_mixture_of_the_gradients(correction, form):
 
     sampled = OLD if correction == "exact" else NOW
     mixed = expected(estimate, sampled=sampled)
-    both = [policies.gradient(NOW, REWARDS, k) for k in (3, 1)]
-    np.testing.assert_allclose(mixed, 0.7 * both[0] + 0.3 * both[1], atol=1e-12)
+    gradients = [policies.gradient(NOW, REWARDS, k) for k in (3, 1)]
+    np.testing.assert_allclose(mixed, 0.7 * gradients[0] + 0.3 * gradients[1], atol=1e-12)
 
 
 def test_the_second_step_on_the_same_samples_is_biased_whatever_the_correction():
     """After a step the parameters depend on the samples, and eq. (10) assumes that they do not."""
-    method, q = row("leave_one_out", "exact"), policies.softmax(OLD)
+    method = row("leave_one_out", "exact")
+    q = policies.softmax(OLD)
     groups = np.array(list(itertools.product(range(len(REWARDS)), repeat=N)))
     bias = np.zeros(len(REWARDS))
     for group in groups:

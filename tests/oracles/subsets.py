@@ -45,7 +45,8 @@ def weighed(weights: Sequence[float]) -> Statistic:
 
     def statistic(samples):
         order = sorted(samples, key=lambda sample: sample.score)
-        value, place = 0.0, 0
+        value = 0.0
+        place = 0
         for _, tied in itertools.groupby(order, key=lambda sample: sample.score):
             rewards = [sample.reward for sample in tied]
             value += sum(rewards) / len(rewards) * sum(weights[place : place + len(rewards)])
@@ -172,12 +173,15 @@ def leave_one_out(samples, deltas, part, correction, form):
 
 
 def leave_one_out_single(samples, deltas, part, correction, form):
-    n, statistic = len(samples), part[1]
+    n = len(samples)
+    statistic = part[1]
     values = np.array([statistic([sample]) for sample in samples])
 
     def above(ratios):
         others = [[j for j in range(n) if j != i] for i in range(n)]
-        means = [np.average(values[o], weights=[ratios[j] for j in o]) for o in others]
+        means = [
+            np.average(values[places], weights=[ratios[j] for j in places]) for places in others
+        ]
         return (values - means) / n
 
     if n == 1:
@@ -206,17 +210,20 @@ def mean(samples, deltas, part, correction, form):
 
 
 def others_credit(samples, deltas, part, correction, form):
-    credit, size = credits(samples, deltas, part, correction, form), part[0]
+    credit = credits(samples, deltas, part, correction, form)
+    size = part[0]
     for i in range(len(samples)):
-        rest = [*samples[:i], *samples[i + 1 :]]
-        if size <= len(rest):
-            credit[i] -= credits(rest, np.zeros(len(rest)), part).mean()
+        others = [*samples[:i], *samples[i + 1 :]]
+        if size <= len(others):
+            credit[i] -= credits(others, np.zeros(len(others)), part).mean()
     return credit
 
 
 def replace_one(samples, method, k):
     """m(all) minus the mean of m with i replaced by each of the others."""
-    n, whole, result = len(samples), value(samples, method, k), np.zeros(len(samples))
+    n = len(samples)
+    whole = value(samples, method, k)
+    result = np.zeros(len(samples))
     for i in range(n if n > 1 else 0):
         others = [*samples[:i], *samples[i + 1 :]]
         result[i] = whole - np.mean([value([*others, x], method, k) for x in others])
@@ -225,7 +232,8 @@ def replace_one(samples, method, k):
 
 def exact_replace_one(samples, deltas, method, k, form):
     """LOO-1 with ratios, minus what replace_one subtracts more than LOO-1 without them."""
-    nothing, by_part = np.zeros(len(samples)), parts(method, k, len(samples))
+    nothing = np.zeros(len(samples))
+    by_part = parts(method, k, len(samples))
     more = -replace_one(samples, method, k)
     result = np.zeros(len(samples))
     for part in by_part:
@@ -237,8 +245,8 @@ def exact_replace_one(samples, deltas, method, k, form):
 def remove_one(samples, method, k):
     """m(all) - m(without i)."""
     whole = value(samples, method, k)
-    rest = [[*samples[:i], *samples[i + 1 :]] for i in range(len(samples))]
-    return np.array([whole - value(others, method, k) for others in rest])
+    all_others = [[*samples[:i], *samples[i + 1 :]] for i in range(len(samples))]
+    return np.array([whole - value(others, method, k) for others in all_others])
 
 
 def centred(values):
@@ -247,7 +255,8 @@ def centred(values):
 
 def on_rewards(rewards, method: Method):
     r = np.array(rewards, dtype=float)
-    n, top = len(r), max(r)
+    n = len(r)
+    top = max(r)
     second = max([x for x in r if x != top], default=top)
     baseline = {
         "none": np.zeros(n),
@@ -309,7 +318,7 @@ def scale(samples, k, method, raw):
     plain = raw_advantages(
         samples, np.zeros(n), k, Method(credit=method.credit, baseline="none"), "ppo"
     )
-    spread, largest = (np.std(x, ddof=1) if n > 1 else 0.0 for x in (plain, raw))
+    spread, largest = (np.std(values, ddof=1) if n > 1 else 0.0 for values in (plain, raw))
     if method.credit == "best":
         spread = np.std(rewards, ddof=1) if n > 1 else 0.0
     if method.correction != "none" and spread < 1e-6:
@@ -328,7 +337,8 @@ def raw_advantages(samples, deltas, k, method: Method, form):
         return exact_replace_one(samples, deltas, method, k, form)
     if method.baseline in WHOLE:
         return WHOLE[method.baseline](samples, method, k) * ratios
-    rule, by_part = BY_PART[method.baseline], parts(method, k, len(samples))
+    rule = BY_PART[method.baseline]
+    by_part = parts(method, k, len(samples))
     if method.correction == "none":
         nothing = np.zeros(len(samples))
         return ratios * sum(rule(samples, nothing, part, "none", "ppo") for part in by_part)

@@ -34,7 +34,8 @@ OF_PROGRAMS = [name for name in ROWS if name not in {*mathematics.BENCHMARKS, "t
 
 @pytest.mark.parametrize("name", OF_PROGRAMS)
 def test_every_benchmark_of_programs_has_both_styles(name):
-    benchmark, row = BENCHMARKS[name], ROWS[name]()
+    benchmark = BENCHMARKS[name]
+    row = ROWS[name]()
     chat, plain = (
         benchmark.convert(row, benchmark.options(prompt_style=style)).problem.prompt
         for style in ("chat", "plain")
@@ -59,7 +60,8 @@ def test_the_tokens_of_a_prompt_are_those_that_sampling_feeds_to_the_model(token
 
     tokenizer.chat_template = template
     backend = HFBackend.__new__(HFBackend)
-    backend.tokenizer, backend.settings = tokenizer, ModelSettings()
+    backend.tokenizer = tokenizer
+    backend.settings = ModelSettings()
     prompt = "print the sum\n"
     ids = prompt_ids(tokenizer, prompt)
     assert ids == backend._prompt_ids(prompt)

@@ -111,17 +111,19 @@ def test_prepare_attaches_checkers_and_keeps_several_solutions(rows_file, tmp_pa
     rows = rows_file(contest_row("1_A. Sum", solutions=solutions), contest_row("2_A. Sum"))
     # The second row has two solutions as well.
     checkers = checkers_file(tmp_path, {"id": "code_contests/1_A. Sum", "checker": ANY_DIGIT})
-    asked = settings(rows, benchmark="code_contests", solutions=2, checkers=str(checkers))
-    manifest = prepare(asked, tmp_path / "p.jsonl")
+    prepare_settings = settings(
+        rows, benchmark="code_contests", solutions=2, checkers=str(checkers)
+    )
+    manifest = prepare(prepare_settings, tmp_path / "p.jsonl")
     problems = load_problems(tmp_path / "p.jsonl")
     assert [problem.checker for problem in problems] == [ANY_DIGIT, None]
     assert manifest["counts"]["solutions"] == 4
     written = [json.loads(line) for line in (tmp_path / "p.solutions.jsonl").open()]
     assert [row["completion"] for row in written[:2]] == ["print(1)", "print(2)"]
     assert find_problem(tmp_path / "p.jsonl", problems[0].id).solution == "print(1)"
-    assert prepare(asked, tmp_path / "p.jsonl") == manifest
+    assert prepare(prepare_settings, tmp_path / "p.jsonl") == manifest
     checkers_file(tmp_path, {"id": "code_contests/1_A. Sum", "checker": "print(1)"})
-    assert prepare(asked, tmp_path / "p.jsonl") != manifest  # the checkers are others
+    assert prepare(prepare_settings, tmp_path / "p.jsonl") != manifest  # the checkers are others
 
 
 def test_prepare_refuses_checkers_of_problems_that_are_not_there(rows_file, tmp_path):

@@ -111,5 +111,9 @@ def test_real_reference_solutions_pass(real_data):
     solved = load_benchmark("code_contests", file=path, limit=24).solved
     with Verifier(workers=2, time_limit=12.0) as verifier:
         verdicts = verifier.verify_many([Job(s.solution, s.problem.tests) for s in solved])
-    failed = [s.problem.id for s, v in zip(solved, verdicts, strict=True) if v.reward != 1]
+    failed = [
+        solution.problem.id
+        for solution, verdict in zip(solved, verdicts, strict=True)
+        if verdict.reward != 1
+    ]
     assert failed == []

@@ -55,9 +55,8 @@ def test_a_json_file_may_have_a_row_a_line_and_a_name_in_capitals(tmp_path, name
 def test_a_table_and_a_parquet_file_may_have_a_name_in_capitals(tmp_path):
     (tmp_path / "ROWS.CSV").write_text("prompt,answer\n1 + 1?,2\n")
     write_parquet(tmp_path / "ROWS.PARQUET", [{"prompt": "1 + 1?", "answer": "2"}])
-    of_table, of_parquet = (
-        load_problems("table", file=tmp_path / name) for name in ("ROWS.CSV", "ROWS.PARQUET")
-    )
+    of_table = load_problems("table", file=tmp_path / "ROWS.CSV")
+    of_parquet = load_problems("table", file=tmp_path / "ROWS.PARQUET")
     assert [problem.answer for problem in of_table] == ["2"]
     assert of_parquet == of_table
 
@@ -103,7 +102,8 @@ def test_columns_that_are_not_needed_are_not_read(tmp_path):
 
 
 def test_a_file_is_known_by_its_content(rows_file):
-    first, second = rows_file(mbpp_row(), name="a.jsonl"), rows_file(mbpp_row(), name="b.jsonl")
+    first = rows_file(mbpp_row(), name="a.jsonl")
+    second = rows_file(mbpp_row(), name="b.jsonl")
     sources = [PrepareSettings("mbpp", file=str(path)).describe() for path in (first, second)]
     (one,), (other,) = (source["files"] for source in sources)
     assert (one["name"], other["name"]) == ("a.jsonl", "b.jsonl")

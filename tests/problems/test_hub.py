@@ -19,10 +19,11 @@ LOAD = datasets.load_dataset
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
     """Return a function that puts rows on the hub, and the list of what was asked of it."""
-    asked, held = [], []
+    requests = []
+    held = []
 
     def load_dataset(*names, **how):
-        asked.append((names, dict(how)))
+        requests.append((names, dict(how)))
         how.pop("revision", None)
         if how.pop("data_files", None):
             path = tmp_path / "rows.jsonl"
@@ -34,35 +35,35 @@ def hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     monkeypatch.setattr("maxatk.problems.source.why_missing", lambda *_, **__: None)
-    return held.extend, asked
+    return held.extend, requests
 
 
 def test_a_split_and_the_pinned_revision_are_asked_for(hub):
-    put, asked = hub
+    put, requests = hub
     put([mbpp_row(1), mbpp_row(2)])
     assert [problem.id for problem in load_problems("mbpp")] == ["mbpp/1", "mbpp/2"]
-    ((names, how),) = asked
+    ((names, how),) = requests
     assert names == ("google-research-datasets/mbpp", "full")
     assert (how["split"], how["streaming"]) == ("test", True)
     assert how["revision"] == BENCHMARKS["mbpp"].revision
 
 
 def test_a_table_of_the_hub_is_the_one_that_its_options_name(hub):
-    put, asked = hub
+    put, requests = hub
     put([{"q": "1 + 1?", "a": "2"}])
     options = {"hub": "me/sums", "config": "easy", "prompt": "q", "answer": "a"}
     (problem,) = load_problems("table", revision="abc", options=options)
     assert (problem.prompt, problem.answer, problem.source) == ("1 + 1?", "2", "me/sums")
-    ((names, how),) = asked
+    ((names, how),) = requests
     assert (names, how["split"]) == (("me/sums", "easy"), "train")
 
 
 def test_a_data_set_without_a_loader_is_read_by_its_files(hub):
-    put, asked = hub
+    put, requests = hub
     put([lcb_row("a"), lcb_row("b")])
     problems = load_problems("livecodebench", revision="abc", options={"release": "release_v2"})
     assert [problem.id for problem in problems] == ["livecodebench/a", "livecodebench/b"]
-    ((names, how),) = asked
+    ((names, how),) = requests
     assert names == ("json",)
     assert how["data_files"] == [
         "hf://datasets/livecodebench/code_generation_lite@abc/test.jsonl",
@@ -82,7 +83,7 @@ def test_rows_that_went_through_arrow_make_the_same_problem(hub, rows_file, name
 
 
 def test_the_newest_revision_is_looked_up_where_none_is_pinned(hub, monkeypatch, tmp_path):
-    put, asked = hub
+    put, requests = hub
     put([ROWS["cure"]()])
 
     class Api:
@@ -101,15 +102,15 @@ def test_the_newest_revision_is_looked_up_where_none_is_pinned(hub, monkeypatch,
     manifest = prepare(PrepareSettings("cure"), tmp_path / "out.jsonl")
     assert manifest["source"]["revision"] == "0" * 39 + "1"
     assert manifest["source"]["hub"] == "Gen-Verse/CodeContests_train"
-    assert asked[0][1]["data_files"][0].endswith(f"@{'0' * 39}1/train/CodeContests_train.json")
+    assert requests[0][1]["data_files"][0].endswith(f"@{'0' * 39}1/train/CodeContests_train.json")
 
 
 def test_the_overlap_reads_every_split_and_nothing_but_the_keys(hub):
-    put, asked = hub
+    put, requests = hub
     put([contest_row("7_B. Sum", cf_contest_id=7, cf_index="B")])
     assert Overlap().keys() == {("7", "B")}
-    assert [how["split"] for _, how in asked] == ["train", "valid", "test"]
-    assert asked[0][1]["columns"] == ["name", "cf_contest_id", "cf_index"]
+    assert [how["split"] for _, how in requests] == ["train", "valid", "test"]
+    assert requests[0][1]["columns"] == ["name", "cf_contest_id", "cf_index"]
 
 
 def test_without_a_network_the_data_set_and_the_remedy_are_named(monkeypatch):

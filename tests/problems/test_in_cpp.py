@@ -27,9 +27,9 @@ int main() { long long s = 0, x; while (std::cin >> x) s += x; std::cout << s; }
 
 def prepared(rows_file, tmp_path, name, **options):
     path = rows_file(ROWS[name]())
-    asked = {"benchmark": name, "file": str(path), "options": options}
+    settings = {"benchmark": name, "file": str(path), "options": options}
     out = tmp_path / "out.jsonl"
-    prepare(from_mapping(PrepareSettings, asked, where="settings"), out)
+    prepare(from_mapping(PrepareSettings, settings, where="settings"), out)
     return load_problems(out)
 
 

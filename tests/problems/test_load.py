@@ -98,8 +98,8 @@ def test_what_is_no_list_of_problems_is_refused(problems):
 
 @pytest.mark.parametrize("problem_id", [5, None, ["a"]])
 def test_an_id_that_is_no_text_is_refused(tmp_path, rows_file, problem_id):
-    own = write_problems(tmp_path / "own.jsonl", "a")
-    for name, keys in ((own, {}), ("mbpp", {"file": rows_file(mbpp_row(1))})):
+    path = write_problems(tmp_path / "own.jsonl", "a")
+    for name, keys in ((path, {}), ("mbpp", {"file": rows_file(mbpp_row(1))})):
         with pytest.raises(InvalidValueError, match="id: must be text, got"):
             find_problem(name, problem_id, **keys)
 

@@ -204,7 +204,11 @@ def test_real_reference_solutions_pass(real_data):
     jobs = [Job(s.solution, s.problem.tests, compare=s.problem.compare) for s in solved]
     with Verifier(workers=2, time_limit=2.0) as verifier:
         verdicts = verifier.verify_many(jobs)
-    failed = [s.problem.id for s, v in zip(solved, verdicts, strict=True) if v.reward != 1]
+    failed = [
+        solution.problem.id
+        for solution, verdict in zip(solved, verdicts, strict=True)
+        if verdict.reward != 1
+    ]
     assert failed == ["mbpp/40"]  # it prints a Counter, which is no literal
 
 

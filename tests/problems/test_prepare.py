@@ -173,7 +173,8 @@ def test_the_first_row_is_checked_before_work(rows_file, tmp_path):
 
 
 def test_a_finished_file_is_left_alone_and_other_settings_make_it_anew(rows_file, tmp_path):
-    path, out = rows_file(*[mbpp_row(n) for n in range(5)]), tmp_path / "out.jsonl"
+    path = rows_file(*[mbpp_row(n) for n in range(5)])
+    out = tmp_path / "out.jsonl"
     first = prepare(settings("mbpp", path), out)
     os.utime(out, (1, 1))
     assert prepare(settings("mbpp", path), out) == first
@@ -196,7 +197,8 @@ def _prepare_slowly(path, out):
 
 @pytest.mark.parametrize("cut", [0, 1, 40])
 def test_a_killed_preparation_goes_on_and_gives_the_same_bytes(rows_file, tmp_path, cut):
-    path, out = rows_file(*contests(200)), tmp_path / "out.jsonl"
+    path = rows_file(*contests(200))
+    out = tmp_path / "out.jsonl"
     prepare(settings("code_contests", path), tmp_path / "whole" / "out.jsonl")
     process = multiprocessing.get_context("fork").Process(target=_prepare_slowly, args=(path, out))
     process.start()
@@ -267,20 +269,20 @@ def test_outputs_need_a_name_that_ends_right(rows_file, tmp_path):
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.solutions.jsonl", "out.left_out.jsonl"])
 def test_no_file_that_another_has_written_is_lost(rows_file, tmp_path, name):
-    asked = settings("mbpp", rows_file(mbpp_row()))
+    prepare_settings = settings("mbpp", rows_file(mbpp_row()))
     (tmp_path / name).write_text("mine\n")
     with pytest.raises(InvalidValueError, match="did not write it"):
-        prepare(asked, tmp_path / "out.jsonl")
+        prepare(prepare_settings, tmp_path / "out.jsonl")
     assert (tmp_path / name).read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("text", ["", "mine\n", '{"settings": {}}\n'])
 def test_no_working_file_of_another_is_lost_nor_makes_others_ours(rows_file, tmp_path, text):
-    asked = settings("mbpp", rows_file(mbpp_row()))
+    prepare_settings = settings("mbpp", rows_file(mbpp_row()))
     (tmp_path / "out.work").write_text(text)
     (tmp_path / "out.jsonl").write_text("mine\n")
     with pytest.raises(InvalidValueError, match=r"out.work' exists, .* did not write it"):
-        prepare(asked, tmp_path / "out.jsonl")
+        prepare(prepare_settings, tmp_path / "out.jsonl")
     assert (tmp_path / "out.work").read_text() == text
     assert (tmp_path / "out.jsonl").read_text() == "mine\n"
 
@@ -293,10 +295,10 @@ def test_a_folder_in_place_of_the_working_file_is_named(rows_file, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{}", '{"files": 1}', '{"name": "a page"}'])
 def test_no_manifest_of_another_is_lost(rows_file, tmp_path, text):
-    asked = settings("mbpp", rows_file(mbpp_row()))
+    prepare_settings = settings("mbpp", rows_file(mbpp_row()))
     (tmp_path / "out.manifest.json").write_text(text)
     with pytest.raises(InvalidValueError, match=r"out.manifest.json' exists, .* did not write it"):
-        prepare(asked, tmp_path / "out.jsonl")
+        prepare(prepare_settings, tmp_path / "out.jsonl")
     assert (tmp_path / "out.manifest.json").read_text() == text
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -305,9 +307,9 @@ def test_no_manifest_of_another_is_lost(rows_file, tmp_path, text):
 def test_no_file_that_was_changed_by_hand_is_lost(rows_file, tmp_path, name):
     prepare(settings("mbpp", rows_file(mbpp_row())), tmp_path / "out.jsonl")
     (tmp_path / name).write_text("mine\n")
-    asked = settings("mbpp", rows_file(mbpp_row(1), mbpp_row(2)))
+    prepare_settings = settings("mbpp", rows_file(mbpp_row(1), mbpp_row(2)))
     with pytest.raises(InvalidValueError, match=f"{name}' has changed since"):
-        prepare(asked, tmp_path / "out.jsonl")
+        prepare(prepare_settings, tmp_path / "out.jsonl")
     assert (tmp_path / name).read_text() == "mine\n"
 
 
@@ -327,13 +329,13 @@ def test_no_file_that_is_read_is_lost(rows_file, tmp_path, name):
 
 
 def test_the_other_data_set_whose_problems_are_left_out_is_not_lost(rows_file, tmp_path):
-    others = tmp_path / "others.jsonl"
-    prepare(settings("code_contests", rows_file(contest_row("1_A. Sum"))), others)
-    before = others.read_text()
+    other_set = tmp_path / "others.jsonl"
+    prepare(settings("code_contests", rows_file(contest_row("1_A. Sum"))), other_set)
+    before = other_set.read_text()
     rows = rows_file(codeforces_row("2/B"), name="cf.jsonl")
     with pytest.raises(InvalidValueError, match="is read, and would be lost"):
-        prepare(settings("codeforces", rows, overlap={"file": str(others)}), others)
-    assert others.read_text() == before
+        prepare(settings("codeforces", rows, overlap={"file": str(other_set)}), other_set)
+    assert other_set.read_text() == before
 
 
 def test_sets_of_a_recipe_share_seed_and_tokenizer():

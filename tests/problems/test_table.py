@@ -213,9 +213,8 @@ def test_lines_of_a_standard_input_are_texts(tmp_path):
 )
 def test_a_text_of_tests_is_kept_once(tmp_path, tests, meta):
     row = {"prompt": "Square it.", "answer": "4", "tests": tests, "level": 3}
-    (problem,) = (
-        read(tmp_path, row, input="stdin", output="stdout") if meta else read(tmp_path, row)
-    )
+    options = {"input": "stdin", "output": "stdout"} if meta else {}
+    (problem,) = read(tmp_path, row, **options)
     assert problem.meta == (meta or {"level": 3, "tests": tests})
 
 

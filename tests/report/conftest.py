@@ -14,15 +14,22 @@ IDS = [f"p<{i}>" for i in range(PROBLEMS)]
 def make_results(seed, easy, hard, *, samples=128, ids=IDS, entropy=True, unscored=0):
     """Results of a model that solves problem i's samples with chance `easy` or `hard`."""
     draw = np.random.default_rng(seed)
-    scores, texts = [], []
+    scores = []
+    texts = []
     for number, problem_id in enumerate(ids):
         chance = easy if number % 2 else hard
         for index in range(samples):
             right = bool(draw.random() < chance)
-            reward = 1.0 if right else 0.5 if draw.random() < 0.3 else 0.0
+            if right:
+                reward = 1.0
+            elif draw.random() < 0.3:
+                reward = 0.5
+            else:
+                reward = 0.0
             outcome = Outcome.PASSED if right else Outcome.WRONG_ANSWER
             if number == 0 and index < unscored:
-                reward, outcome = None, Outcome.INFRA_ERROR
+                reward = None
+                outcome = Outcome.INFRA_ERROR
             scores.append(Score(problem_id, index, reward, 0, 2, outcome, 0.0))
             nats = float(draw.gamma(2.0)) if entropy else None
             texts.append(Sample(problem_id, index, str(index % 50), tokens=5, entropy=nats))

@@ -217,7 +217,8 @@ def test_a_clipped_table_would_be_noticed(probe, page):
 
 
 def test_the_ground_follows_the_reader(probe, page):
-    light, dark = (probe(page, scheme=scheme) for scheme in ("light", "dark"))
+    light = probe(page, scheme="light")
+    dark = probe(page, scheme="dark")
     assert (light["ground"], dark["ground"]) == ("rgb(255, 255, 255)", "rgb(20, 23, 26)")
 
 
@@ -230,7 +231,7 @@ return [rows(), heads.map((e) => e.ariaSort)];"""
     rows, order = probe(page, steps=ROWS + steps)["done"]
     assert order == ["none"] * 4 + ["ascending"]
     ids = results["base"]["per_problem"]["ids"]
-    base, sharp = (results[n]["per_problem"]["max@k"]["1"] for n in ("base", "sharp"))
+    base, sharp = (results[name]["per_problem"]["max@k"]["1"] for name in ("base", "sharp"))
     gains = {i: s - b for i, b, s in zip(ids, base, sharp, strict=True) if s > b + 5e-7}
     assert {name_of(row) for row in rows} == gains.keys()
     assert 0 < len(rows) < len(ids)

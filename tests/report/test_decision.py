@@ -83,7 +83,8 @@ def test_too_few_problems_are_said_with_how_many_would_do(make):
     comparison = load_comparison(few)
     decision = decide(comparison)
     assert len(decision.leaders[8]) == 2
-    base, tuned = (comparison.run(name).values("max@k", [8])[:, 0] for name in ("base", "tuned"))
+    base = comparison.run("base").values("max@k", [8])[:, 0]
+    tuned = comparison.run("tuned").values("max@k", [8])[:, 0]
     moved = tuned - base
     needed = pairs_needed(moved.mean(), moved.std(ddof=1))
     assert needed > 10
@@ -117,7 +118,8 @@ def test_a_difference_of_rounding_alone_is_none(make):
     for values in turned["per_problem"]["max@k"].values():
         values[:] = [values[place] for place in order]
     comparison = load_comparison({"base": base, "turned": turned})
-    of_base, of_turned = (comparison.run(name).values("max@k", [1]) for name in ("base", "turned"))
+    of_base = comparison.run("base").values("max@k", [1])
+    of_turned = comparison.run("turned").values("max@k", [1])
     assert 0 < abs((of_turned - of_base).mean()) < 1e-15
     assert "cannot tell" not in decide(comparison).advice(1)
 
@@ -143,7 +145,9 @@ class Marks(html.parser.HTMLParser):
 
     def __init__(self, page, table):
         super().__init__()
-        self.table, self.inside, self.rows = table, False, []
+        self.table = table
+        self.inside = False
+        self.rows = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
@@ -163,11 +167,11 @@ def test_the_page_and_compare_never_disagree(results, tmp_path):
     for at, metric in enumerate(("max@k", "pass@k")):
         marks = {(first, second, k): mark for first, second, k, *_, mark, _ in data["tests"][at]}
         for place, name in enumerate(("base", "sharp", "same")):
-            expected = [
-                "" if not t.significant else "above" if t.difference > 0 else "below"
-                for t in compared.differences
-                if t.first == name and t.measure.metric == metric
-            ]
+            expected = []
+            for test in compared.differences:
+                if test.first == name and test.measure.metric == metric:
+                    side = "above" if test.difference > 0 else "below"
+                    expected.append(side if test.significant else "")
             assert [marks.get((place, 0, k)) for k in range(len(expected))] == expected
         shown = Marks(page, f"winners-{metric.replace('@', '-at-')}").rows[1:]
         decision = compared.decisions["", metric]
@@ -239,7 +243,7 @@ def test_from_three_seeds_on_they_decide_and_with_the_problems_that_they_share(s
         known = (test.p, test.difference, test.low, test.high, test.prompts_low, test.prompts_high)
         assert known == pytest.approx([None if np.isnan(x[0]) else x[0] for x in numbers])
         assert test.by_seed == pytest.approx(moved.mean(axis=(1, 2)))
-        assert test.above == sum(d > 0 for d in test.by_seed)
+        assert test.above == sum(difference > 0 for difference in test.by_seed)
         assert test.sign_flip_p == sign_flip_p(test.by_seed)
 
 

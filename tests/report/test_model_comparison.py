@@ -42,7 +42,8 @@ def test_every_model_is_tested_against_the_baseline(results):
     assert [c.name for c in compared.measures] == ["max@1", "max@128", "pass@1", "pass@128"]
     assert len(compared.differences) == 8
     for test in compared.differences:
-        metric, k = test.measure.metric, test.measure.k
+        metric = test.measure.metric
+        k = test.measure.k
         pair = [values(results, name, k, metric) for name in (test.first, "base")]
         equal = (pair[0] == pair[1]).sum()
         assert (test.wilcoxon_p, test.zeros, test.problems) == (wilcoxon(*pair), equal, 30)

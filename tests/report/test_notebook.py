@@ -142,7 +142,8 @@ def test_many_rewards_in_one_dimension_are_questioned_and_those_of_groups_are_no
 @pytest.mark.timeout(patience(300))
 def test_the_notebook_runs_and_decides(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # idle threads of torch cost more than they give
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
     notebook = nbformat.read(EXAMPLE, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)
     client = nbclient.NotebookClient(

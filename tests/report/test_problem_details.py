@@ -121,9 +121,9 @@ def test_the_page_holds_them_as_data(folder, tmp_path):
 @pytest.mark.parametrize("reward", [10**400, float("inf"), float("nan"), "x"])
 def test_a_reward_that_is_no_finite_number_is_named_with_its_line(folder, reward):
     path = folder / "scores.jsonl"
-    first, *others = path.read_text().splitlines()
+    first, *other_lines = path.read_text().splitlines()
     damaged = json.dumps({**json.loads(first), "reward": reward})
-    path.write_text("\n".join([damaged, *others]) + "\n")
+    path.write_text("\n".join([damaged, *other_lines]) + "\n")
     message = (
         r"scores\.jsonl:1: score\.reward: (must be (a finite number|float)|Number out of range)"
     )

@@ -102,7 +102,8 @@ def test_settings_are_said_once_and_by_run_where_they_differ(changed):
 
 def test_the_set_up_is_always_open(changed, tmp_path):
     page = write_report(changed, tmp_path / "r.html").read_text()
-    start, end = page.index('id="set-up"'), page.index("<details>")
+    start = page.index('id="set-up"')
+    end = page.index("<details>")
     assert "1.0 (base); 0.7 (same)" in page[start:end]
 
 

@@ -34,7 +34,10 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.attributes, self.tables, self.text = [], [], {}, []
+        self.open = []
+        self.attributes = []
+        self.tables = {}
+        self.text = []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -283,8 +286,8 @@ def test_runs_that_differ_in_settings_are_announced(results, make, tmp_path):
 def test_runs_without_entropy_are_left_out_of_figure_2(results, make):
     silent = make(7, 0.1, 0.1)
     silent["entropy"] = None
-    both = load_comparison({"base": results["base"], "x": silent})
-    assert entropy_svg(both) is not None
+    comparison = load_comparison({"base": results["base"], "x": silent})
+    assert entropy_svg(comparison) is not None
     assert entropy_svg(load_comparison({"x": silent})) is None
 
 
@@ -297,7 +300,7 @@ def test_figure_1_file_is_one_svg_with_both_panels(results, tmp_path):
     path = figure1(results, tmp_path / "new" / "figure1.svg")
     root = ET.parse(path).getroot()
     assert root.tag.endswith("svg")
-    axes = [e for e in root.iter() if e.get("id", "").startswith("axes_")]
+    axes = [element for element in root.iter() if element.get("id", "").startswith("axes_")]
     assert len(axes) == 2
     assert path.read_bytes() == figure1(results, tmp_path / "again.svg").read_bytes()
 
@@ -358,9 +361,9 @@ def test_wrong_input_is_refused(results, make, tmp_path):
     strangers = make(8, 0.1, 0.1, ids=["a", "b"])
     with pytest.raises(InvalidValueError, match="'x' and 'base' have no problem in common"):
         load_comparison({"base": results["base"], "x": strangers})
-    others = make(8, 0.1, 0.1, ids=["p<0>", "b"])
+    overlapping = make(8, 0.1, 0.1, ids=["p<0>", "b"])
     with pytest.raises(InvalidValueError, match=r"'x' \(2 problems\) is not over the same"):
-        load_comparison({"base": results["base"], "x": others})
+        load_comparison({"base": results["base"], "x": overlapping})
     with pytest.raises(InvalidValueError, match="samples: must be an integer of 0 or more, got -1"):
         write_report(results, tmp_path / "r.html", samples=-1)
 
@@ -405,7 +408,8 @@ def test_a_model_has_its_colour_on_every_page():
     pages = (["base", "grpo", "bon_loo1"], ["base", "bon_loo1", "x", "grpo"], ["grpo", "bon_loo1"])
     for name in ("grpo", "bon_loo1"):
         assert len({lines_for(page)[name].color for page in pages}) == 1
-    one, other = lines_for(["base", "mine", "yours"]), lines_for(["base", "yours", "mine"])
+    one = lines_for(["base", "mine", "yours"])
+    other = lines_for(["base", "yours", "mine"])
     assert all(one[name].color == other[name].color for name in one)
 
 
@@ -459,9 +463,10 @@ def test_a_name_is_drawn_and_written_as_it_is_whatever_it_means_elsewhere(result
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "two\nlines", "\udce9", "\u202eevil"])
 def test_a_name_that_would_break_a_terminal_or_a_file_is_refused(results, tmp_path, name):
-    with pytest.raises(InvalidValueError, match="results: a name must be printable text, got") as e:
+    message = "results: a name must be printable text, got"
+    with pytest.raises(InvalidValueError, match=message) as refused:
         write_report({"base": results["base"], name: results["sharp"]}, tmp_path / "r.html")
-    assert str(e.value).isprintable()
+    assert str(refused.value).isprintable()
     assert list(tmp_path.iterdir()) == []
 
 

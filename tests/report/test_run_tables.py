@@ -62,7 +62,8 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def tables(results):
-    runs, compared = load_comparison(results), compare(results)
+    runs = load_comparison(results)
+    compared = compare(results)
     return {
         "overview": overview_table(runs),
         "every max@k": every_k(runs, "max@k"),
@@ -108,7 +109,8 @@ def test_differences_are_those_of_the_problems(results, metric):
         difference = paired_difference(first, second)
         assert test.difference == pytest.approx(difference.mean[0])
         assert (test.low, test.high) == pytest.approx((difference.low[0], difference.high[0]))
-        turned, back = test.seen_from(test.second), paired_difference(second, first)
+        turned = test.seen_from(test.second)
+        back = paired_difference(second, first)
         assert (turned.low, turned.high) == pytest.approx((back.low[0], back.high[0]))
         assert turned.seen_from(test.first) == test
 
@@ -171,7 +173,8 @@ def test_problems_in_common_are_all_that_a_table_is_about(results, make):
 
 
 def test_one_problem_has_no_interval_and_its_models_cannot_be_told_apart(make):
-    one, other = (make(seed, 0.3, 0.3, ids=["a"], samples=8) for seed in (1, 2))
+    one = make(1, 0.3, 0.3, ids=["a"], samples=8)
+    other = make(2, 0.3, 0.3, ids=["a"], samples=8)
     runs = load_comparison({"base": one, "x": other})
     assert overview_table(runs).rows[0][1].detail == ""
     sentences = decide(runs).sentences

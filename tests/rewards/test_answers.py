@@ -493,7 +493,8 @@ HUGE = "$8^{8^{8^{8}}}$"
 def test_the_number_of_processes_changes_no_result():
     gold = [str(n) for n in range(40)]
     texts = [rf"\boxed{{{n if n % 3 else n + 1}}}" for n in range(40)]
-    texts[5], gold[5] = SLOW, "7^7^7^7+2"
+    texts[5] = SLOW
+    gold[5] = "7^7^7^7+2"
     rewards = []
     for workers in (1, 3):
         reward = AnswerReward(workers=workers, timeout_s=1.0)

@@ -223,7 +223,8 @@ def test_a_reward_model_scores_prompt_and_completion(mini, tmp_path, verifier):
     model.save_pretrained(tmp_path / "rm")
     tokenizer.save_pretrained(tmp_path / "rm")
     reward = load_reward({"model": str(tmp_path / "rm")}, verifier=verifier)
-    prompts, completions = ["sum\n", "max\n1 > 1"], ["print(sum(a))\n", "a"]
+    prompts = ["sum\n", "max\n1 > 1"]
+    completions = ["print(sum(a))\n", "a"]
     rewards = reward(prompts, completions)
     for prompt, completion, value in zip(prompts, completions, rewards, strict=True):
         ids = tokenizer(prompt + completion, return_tensors="pt")

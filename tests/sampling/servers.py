@@ -22,9 +22,13 @@ class FakeServer(ThreadingHTTPServer):
     def __init__(self, faults=(), *, delay=0.0, headers=(), models=()):
         super().__init__(("127.0.0.1", 0), Handler)
         self.models = list(models)
-        self.faults, self.delay, self.extra = list(faults), delay, dict(headers)
+        self.faults = list(faults)
+        self.delay = delay
+        self.extra = dict(headers)
         self.lock = threading.Lock()
-        self.requests, self.busy, self.busiest = [], 0, 0
+        self.requests = []
+        self.busy = 0
+        self.busiest = 0
         self.stopped = threading.Event()
 
     def handle_error(self, request, client_address):
@@ -97,8 +101,8 @@ def completion(path, body):
         logprobs = {"content": [{"logprob": -1.0}, {"logprob": -0.25}]}
     else:
         logprobs = {"token_logprobs": [-1.0, -0.25]}
-    asked = {"logprobs": logprobs} if body.get("logprobs") else {}
-    return {"choices": [{**shown, **asked, "finish_reason": "stop"}], "usage": usage}
+    optional = {"logprobs": logprobs} if body.get("logprobs") else {}
+    return {"choices": [{**shown, **optional, "finish_reason": "stop"}], "usage": usage}
 
 
 def text_for(seed):

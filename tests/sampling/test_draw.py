@@ -48,14 +48,14 @@ def test_tokens_have_the_frequencies_of_a_full_sort(vocabulary, spread, seed, cu
     generator = torch.Generator().manual_seed(seed)
     # Distinct values: which of equal tokens are kept at a boundary is settled by rounding.
     logits = spread * torch.randn(vocabulary, generator=generator)
-    asked = SamplingSettings(**cut)
-    expected = kept_by_brute_force(logits, asked)
-    draws = drawn(logits, asked)
-    seen = np.bincount(draws.ids.numpy(), minlength=vocabulary) / 4001
+    sampling = SamplingSettings(**cut)
+    expected = kept_by_brute_force(logits, sampling)
+    draws = drawn(logits, sampling)
+    frequencies = np.bincount(draws.ids.numpy(), minlength=vocabulary) / 4001
     if spread:
-        np.testing.assert_allclose(seen, expected, atol=2 / 4001)
+        np.testing.assert_allclose(frequencies, expected, atol=2 / 4001)
     assert np.all(np.diff(draws.ids.numpy()) >= 0)  # the noise rises, and so do the tokens
-    logp = torch.log_softmax(logits.double() / asked.temperature, -1)
+    logp = torch.log_softmax(logits.double() / sampling.temperature, -1)
     torch.testing.assert_close(draws.logprobs.double(), logp[draws.ids], atol=1e-4, rtol=1e-4)
     entropy = -(logp.exp() * logp).sum()
     torch.testing.assert_close(draws.entropies.double(), entropy.expand(4001), atol=1e-4, rtol=1e-4)

@@ -38,15 +38,16 @@ def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes)
     settings = SamplingSettings(max_new_tokens=most, **changes)
     work = Work(prompt_ids(backend.tokenizer, PROMPT), range(rows), noise)
     backend = copy.copy(backend)
-    backend.batch_size, backend._end_tokens = batch or rows, ends
+    backend.batch_size = batch or rows
+    backend._end_tokens = ends
     batches = backend.rows([work], settings, Stopper(settings, backend._text))
-    drawn = [row for some in batches for row in some]
+    drawn = [row for batch in batches for row in batch]
     return sorted(drawn, key=lambda row: row.key)
 
 
 def sampled(backend, problem_id, indices, settings, prompt=PROMPT):
     requests = [Request(problem_id, prompt, list(indices))]
-    return [sample for some in backend.sample(requests, settings) for sample in some]
+    return [sample for batch in backend.sample(requests, settings) for sample in batch]
 
 
 def distributions(backend, tokens, temperature=1.0):
@@ -101,8 +102,8 @@ def test_tokens_are_drawn_from_the_model(backend):
     rows = 20_000
     drawn = draw(backend, rows=rows, most=1)
     expected = distributions(backend, [3])[0].exp().numpy()
-    seen = np.bincount([row.ids[0] for row in drawn], minlength=len(expected)) / rows
-    np.testing.assert_allclose(seen, expected, atol=4 * 0.5 / rows**0.5)
+    frequencies = np.bincount([row.ids[0] for row in drawn], minlength=len(expected)) / rows
+    np.testing.assert_allclose(frequencies, expected, atol=4 * 0.5 / rows**0.5)
 
 
 def test_temperature_zero_takes_the_most_probable_token(backend):
@@ -133,7 +134,7 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
     monkeypatch.setattr(Decoder, "step", counted)
     requests = [Request(f"p{i}", PROMPT * (1 + i % 3), [0]) for i in range(60)]
     settings = SamplingSettings(max_new_tokens=6, samples=1)
-    samples = [sample for some in backend.sample(requests, settings) for sample in some]
+    samples = [sample for batch in backend.sample(requests, settings) for sample in batch]
     assert [sample.problem_id for sample in samples] == [f"p{i}" for i in range(60)]
     full = widths[: -settings.max_new_tokens]
     assert len(full) > 10
@@ -142,28 +143,38 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
 
 def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeypatch):
     backend = HFBackend(tiny_model, ModelSettings(batch_size=100))
-    resized = []
-    monkeypatch.setattr(decoder, "pad", lambda *arguments: resized.append(1) or pad(*arguments))
+    resized = 0
+
+    def counted(*arguments):
+        nonlocal resized
+        resized += 1
+        return pad(*arguments)
+
+    monkeypatch.setattr(decoder, "pad", counted)
     requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
     settings = SamplingSettings(max_new_tokens=2, samples=1)
-    assert sum(len(some) for some in backend.sample(requests, settings)) == 100
-    assert len(resized) == 2 * 2  # keys and values of two layers, once
+    assert sum(len(batch) for batch in backend.sample(requests, settings)) == 100
+    assert resized == 2 * 2  # keys and values of two layers, once
 
 
 @pytest.mark.parametrize("samples", [1, 3, 20])
-@pytest.mark.parametrize("others", [1, 3, 5, 64])
-def test_no_bit_depends_on_the_batch_size_or_on_what_is_drawn_beside(tiny_model, samples, others):
+@pytest.mark.parametrize("other_size", [1, 3, 5, 64])
+def test_no_bit_depends_on_the_batch_size_or_on_what_is_drawn_beside(
+    tiny_model, samples, other_size
+):
     settings = SamplingSettings(max_new_tokens=6, samples=samples, seed=3)
     requests = [Request(f"p{i}", PROMPT * (1 + i % 3), range(samples)) for i in range(7)]
 
     def draw_all(batch_size, requests):
         backend = HFBackend(tiny_model, ModelSettings(batch_size=batch_size))
-        return [sample for some in backend.sample(requests, settings) for sample in some]
+        return [sample for batch in backend.sample(requests, settings) for sample in batch]
 
     whole = draw_all(8, requests)
-    assert draw_all(others, requests) == whole
-    rest = [Request(r.problem_id, r.prompt, range(samples - 1, samples)) for r in requests[3:]]
-    assert draw_all(others, rest) == [
+    assert draw_all(other_size, requests) == whole
+    fewer_requests = [
+        Request(r.problem_id, r.prompt, range(samples - 1, samples)) for r in requests[3:]
+    ]
+    assert draw_all(other_size, fewer_requests) == [
         sample for sample in whole if sample.sample == samples - 1 and sample.problem_id >= "p3"
     ]
 
@@ -319,9 +330,13 @@ def test_other_architectures_draw_what_a_plain_forward_pass_says(
 
 
 def test_a_config_within_a_config_is_found(backend, monkeypatch):
-    nested = type("Nested", (), {"get_text_config": lambda self: text})()
     text = backend.model.config
-    monkeypatch.setattr(backend.model, "config", nested)
+
+    class Nested:
+        def get_text_config(self):
+            return text
+
+    monkeypatch.setattr(backend.model, "config", Nested())
     with pytest.raises(InvalidValueError, match="context of 64"):
         backend.prepare({"long": PROMPT}, SamplingSettings(max_new_tokens=61))
     assert backend._fitting_batch_size(4, SamplingSettings(max_new_tokens=8)) >= 1
@@ -433,7 +448,7 @@ def test_no_bit_depends_on_how_long_the_rows_beside_are(tmp_path):
 
     def draw_all(batch_size, requests):
         backend = HFBackend(folder, ModelSettings(batch_size=batch_size))
-        samples = [sample for some in backend.sample(requests, settings) for sample in some]
+        samples = [sample for batch in backend.sample(requests, settings) for sample in batch]
         return {sample.problem_id: sample for sample in samples}
 
     whole = draw_all(12, requests)

@@ -19,7 +19,9 @@ from tiny import save_tiny_model
 VIEWS = {"view", "_unsafe_view", "transpose", "expand", "slice", "select", "unsqueeze", "t"}
 VIEWS |= {"detach", "alias", "split", "squeeze", "unbind", "permute", "as_strided"}
 COPIES = {"copy_", "clone", "_to_copy", "contiguous"}
-PROMPT_TOKENS, ROWS, LAYERS = 100, 8, 2
+PROMPT_TOKENS = 100
+ROWS = 8
+LAYERS = 2
 POSITIONS = 192  # of a row: its prompt and what it draws, in multiples of 64
 
 
@@ -88,12 +90,13 @@ def test_on_a_gpu_shared_prompts_are_launched_together(model, monkeypatch):
         sum(stepped(model, prompts=prompts, shared=True).launched.values()) for prompts in (2, 4, 8)
     ]
     assert counts[0] == counts[1] == counts[2]
-    (alone,) = [sum(stepped(model, prompts=1, shared=True).launched.values())]
+    alone = sum(stepped(model, prompts=1, shared=True).launched.values())
     assert counts[0] <= alone + 8 * LAYERS
 
 
 def test_shared_prompts_computed_together_give_the_logits_of_each_alone(model, monkeypatch):
-    lengths, dealt = (5, 40, 17), ([0, 3, 4, 7], [1], [2, 5])  # row 6 has none
+    lengths = (5, 40, 17)
+    dealt = ([0, 3, 4, 7], [1], [2, 5])  # row 6 has none
 
     def logits():
         decoder = Decoder(model, rows=ROWS, shared=True)
@@ -132,13 +135,15 @@ def test_steps_send_nothing_to_the_device_while_no_row_comes_or_goes(model):
 def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypatch):
     monkeypatch.setattr(loop, "_prompts_at_once", lambda device: 4)
     monkeypatch.setattr(loop, "_TOKENS_AT_ONCE", 60)
-    decoder, evaluated = Decoder(model, rows=ROWS, shared=False), []
+    decoder = Decoder(model, rows=ROWS, shared=False)
+    evaluated = []
     evaluate = decoder.evaluate
-    monkeypatch.setattr(
-        decoder,
-        "evaluate",
-        lambda prompts: evaluated.append(list(map(len, prompts))) or evaluate(prompts),
-    )
+
+    def noted(prompts):
+        evaluated.append([len(prompt) for prompt in prompts])
+        return evaluate(prompts)
+
+    monkeypatch.setattr(decoder, "evaluate", noted)
     settings = SamplingSettings(max_new_tokens=2)
     noise = np.full((1, 2), 0.5, dtype=np.float32)
     lengths = [10, 10, 10, 10, 5, 20, 30, 5, 100, 3]
@@ -149,7 +154,7 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     ).run(iter(work))
-    assert sorted(row.key for some in batches for row in some) == list(range(10))
+    assert sorted(row.key for batch in batches for row in batch) == list(range(10))
     # Of those of one batch, which are eight, the shorter ones first; then of the next two.
     assert evaluated == [[5, 5, 10, 10], [10, 10, 20], [30], [3], [100]]
 
@@ -184,9 +189,15 @@ def test_on_a_gpu_samples_come_in_order_at_most_two_batches_late(tmp_path, monke
 
 
 def test_the_loop_reads_back_once_a_token(model, monkeypatch):
-    reads = []
+    reads = 0
     tolist = torch.Tensor.tolist
-    monkeypatch.setattr(torch.Tensor, "tolist", lambda self: reads.append(1) or tolist(self))
+
+    def counted(self):
+        nonlocal reads
+        reads += 1
+        return tolist(self)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", counted)
     settings = SamplingSettings(max_new_tokens=20)
     noise = np.random.default_rng(0).random((ROWS, 20), dtype=np.float32)
     drawing = Loop(
@@ -195,6 +206,7 @@ def test_the_loop_reads_back_once_a_token(model, monkeypatch):
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     )
-    drawn = [row for some in drawing.run(iter([Work([3, 4], range(ROWS), noise)])) for row in some]
+    batches = drawing.run(iter([Work([3, 4], range(ROWS), noise)]))
+    drawn = [row for batch in batches for row in batch]
     assert [len(row.ids) for row in drawn] == [20] * ROWS
-    assert len(reads) == 20 + 2  # and two sums of the rows that have ended
+    assert reads == 20 + 2  # and two sums of the rows that have ended

@@ -46,7 +46,7 @@ def expected(indices):
 
 def draw(backend, indices=range(24)):
     requests = [Request("p", "a prompt", list(indices))]
-    return [sample for some in backend.sample(requests, SETTINGS) for sample in some]
+    return [sample for batch in backend.sample(requests, SETTINGS) for sample in batch]
 
 
 def test_every_sample_is_a_request_with_its_own_seed():
@@ -135,7 +135,8 @@ def test_requests_of_many_problems_are_under_way_together():
     requests = [Request(f"p{i}", "a prompt", [0]) for i in range(40)]
     with serving(delay=0.05) as server:
         drawn = list(backend_for(server, concurrency=8).sample(requests, SETTINGS))
-    assert [sample.problem_id for some in drawn for sample in some] == [f"p{i}" for i in range(40)]
+    ids = [sample.problem_id for batch in drawn for sample in batch]
+    assert ids == [f"p{i}" for i in range(40)]
     assert server.busiest == 8
 
 
@@ -146,9 +147,9 @@ def test_closing_the_samples_ends_the_requests():
         drawn = backend_for(server, concurrency=2).sample(requests, SETTINGS)
         next(drawn)
         drawn.close()
-        asked = len(server.requests)
+        count = len(server.requests)
         time.sleep(0.3)
-        assert len(server.requests) <= asked + 2
+        assert len(server.requests) <= count + 2
     assert threading.active_count() <= before
 
 
@@ -414,10 +415,11 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
     with Verifier(workers=1) as verifier:
         with serving([None] * 10 + [500] * 100) as server, pytest.raises(ServerError):
             run(server, "cut", concurrency=1)
-        kept = (tmp_path / "cut" / "samples.jsonl").read_text().count("\n")
-        assert kept == 10, "those before the failure"
+        stored = (tmp_path / "cut" / "samples.jsonl").read_text().count("\n")
+        assert stored == 10, "those before the failure"
         with serving() as server:  # at another address
-            resumed, whole = run(server, "cut"), run(server, "whole")
+            resumed = run(server, "cut")
+            whole = run(server, "whole")
     assert resumed.manifest["samples_found"] == 10
     for part in ("metrics", "per_problem", "counts"):
         assert getattr(resumed, part) == getattr(whole, part)

@@ -98,36 +98,36 @@ GOOD = {"outcome": "passed", "cpu_seconds": 0.1, "wall_seconds": 0.1, "peak_memo
 def test_a_server_that_says_something_else_gives_no_verdict(answer):
     data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     with (
-        answering(200, data, health=HEALTH) as (url, asked),
+        answering(200, data, health=HEALTH) as (url, requests),
         Verifier(sandbox=[url]) as verifier,
     ):
         verdict = verifier.verify(SLOW, TESTS)
     assert verdict.reward is None
     assert "no verdict in the answer" in verdict.tests[0].stderr
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
 @pytest.mark.parametrize("status", [302, 500, 501, 505])
 def test_a_server_that_fails_is_not_asked_for_ever(status):
     with (
-        answering(status, b"{}", health=HEALTH) as (url, asked),
+        answering(status, b"{}", health=HEALTH) as (url, requests),
         Verifier(sandbox=[url]) as verifier,
     ):
         verdict = verifier.verify(SLOW, TESTS)
     assert verdict.outcome is Outcome.INFRA_ERROR
     assert f"{url}: status {status}" in verdict.tests[0].stderr
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
 @pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
 def test_a_server_without_room_is_asked_until_the_patience_ends(monkeypatch, status):
     monkeypatch.setattr(remote, "_PATIENCE_SECONDS", 3.0)
     with (
-        answering(status, b"{}", health=HEALTH) as (url, asked),
+        answering(status, b"{}", health=HEALTH) as (url, requests),
         Verifier(sandbox=[url]) as verifier,
     ):
         assert verifier.verify(SLOW, TESTS).reward is None
-    assert len(asked) > 3
+    assert len(requests) > 3
 
 
 def test_servers_that_fail_cost_no_verdict_beside_one_that_works():
@@ -351,10 +351,10 @@ def test_a_server_that_ends_answers_what_it_has_and_leaves_nothing():
     constants = "maxatk.serve.admission:_END_SECONDS=100 maxatk.serve.server:_END_SECONDS=120"
     with served(workers=1, constants=constants) as server:
         with ThreadPoolExecutor(6) as threads:
-            asked = [threads.submit(server.run_code, **BUSY) for _ in range(6)]
+            futures = [threads.submit(server.run_code, **BUSY) for _ in range(6)]
             server.wait_for_requests(6)
             assert server.ended(seconds=150) == 0
-            answers = [answer.result() for answer in asked]
+            answers = [future.result() for future in futures]
         statuses = [status for status, _ in answers]
         assert set(statuses) <= {200, 504}
         assert 200 in statuses
@@ -367,22 +367,22 @@ ENDLESS = {"program": "while True: pass", "tests": [{"input": "", "output": "1"}
 def test_a_program_that_the_end_of_a_server_cuts_off_is_to_be_sent_again():
     constants = "maxatk.serve.admission:_END_SECONDS=1"
     with served(workers=1, constants=constants) as server, ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(server.verify, ENDLESS)
+        future = thread.submit(server.verify, ENDLESS)
         server.wait_for_requests(1)
         assert server.ended() == 0
-        status, answer = asked.result()
+        status, answer = future.result()
     assert (status, answer["error"]) == (504, "the server is ending; try again")
 
 
 def test_so_is_one_that_a_second_ctrl_c_cuts_off():
     constants = "maxatk.serve.admission:_END_SECONDS=100 maxatk.serve.server:_END_SECONDS=120"
     with served(workers=1, constants=constants) as server, ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(server.verify, ENDLESS)
+        future = thread.submit(server.verify, ENDLESS)
         server.wait_for_requests(1)
         server.process.terminate()
-        while not asked.done():
+        while not future.done():
             server.process.send_signal(signal.SIGINT)
             time.sleep(0.5)
         assert server.process.wait(patience(60)) == 0
-        status, answer = asked.result()
+        status, answer = future.result()
     assert (status, answer["error"]) == (504, "the server is ending; try again")

@@ -37,7 +37,7 @@ anything = st.recursive(
 def with_fields(whole, *names):
     """Return objects like `whole`, of which up to three fields hold anything."""
     changes = st.dictionaries(st.sampled_from([*names, "other"]), anything, max_size=3)
-    return st.tuples(whole, changes).map(lambda both: {**both[0], **both[1]})
+    return st.tuples(whole, changes).map(lambda parts: {**parts[0], **parts[1]})
 
 
 tests = st.lists(

@@ -116,7 +116,8 @@ def test_students_interval_is_that_of_scipy():
 def test_few_values_get_students_interval_in_a_column_of_its_own():
     values = np.random.default_rng(4).random((30, 2))
     values[0, 1] = np.nan
-    interval, student = mean_interval(values, resamples=200), student_mean(values)
+    interval = mean_interval(values, resamples=200)
+    student = student_mean(values)
     assert interval.low[0] != student.low[0]
     assert (interval.low[1], interval.high[1]) == (student.low[1], student.high[1])
     assert mean_interval(values[:29]).low[0] == student_mean(values[:29]).low[0]
@@ -124,7 +125,8 @@ def test_few_values_get_students_interval_in_a_column_of_its_own():
 
 @pytest.mark.parametrize("problems", [5, 60])
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(problems):
-    generator, covered = np.random.default_rng(0), 0
+    generator = np.random.default_rng(0)
+    covered = 0
     for _ in range(400):
         interval = mean_interval(generator.beta(0.5, 1.5, (problems, 1)), resamples=300)
         covered += interval.low[0] <= 0.25 <= interval.high[0]
@@ -145,7 +147,8 @@ def test_no_problems_are_refused():
 
 @pytest.mark.parametrize("t", [0.3, 2.776445, 12.0])
 def test_tails_and_quantiles_are_those_of_students_distribution(t):
-    one, no = np.ones(1), np.zeros(1)
+    one = np.ones(1)
+    no = np.zeros(1)
     assert t_test(-t * one, one, 4, signs=no)[2] == pytest.approx(2 * stats.t.sf(t, 4))
     (p,) = t_test(t * one, one, 4.5, signs=no)[2]
     assert t_quantile(1 - p / 2, 4.5) == pytest.approx(t)

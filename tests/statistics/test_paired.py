@@ -22,7 +22,8 @@ def compared(differences):
 @pytest.mark.parametrize("count", [2, 29, 30, 80])
 def test_interval_and_p_value_are_those_of_a_t_test(count):
     differences = np.random.default_rng(count).normal(0.3, 1, count)
-    difference, expected = compared(differences), stats.ttest_1samp(differences, 0)
+    difference = compared(differences)
+    expected = stats.ttest_1samp(differences, 0)
     ends = expected.confidence_interval(0.95)
     assert (difference.low[0], difference.high[0]) == pytest.approx((ends.low, ends.high))
     assert difference.p[0] == pytest.approx(max(expected.pvalue, 2.0 ** (1 - count)))
@@ -32,7 +33,8 @@ def test_interval_and_p_value_are_those_of_a_t_test(count):
 def test_equal_models_are_told_apart_no_more_often_than_5_in_100(problems):
     # max@128 of 256 samples: most problems have no difference, and a few a large one. Resampled
     # means rejected 10 in 100 here.
-    draw, chances = np.random.default_rng(0), np.random.default_rng(1).beta(0.4, 1.6, 100_000)
+    draw = np.random.default_rng(0)
+    chances = np.random.default_rng(1).beta(0.4, 1.6, 100_000)
     odds = np.log(chances / (1 - chances))
     rejected = 0
     for _ in range(600):
@@ -59,16 +61,17 @@ def test_it_is_never_below_what_flipping_the_signs_can_give(differences):
     assert difference.zeros[0] == len(differences) - len(moved)
 
 
-@pytest.mark.parametrize("others", [0, 25, 200])
-def test_five_problems_that_moved_are_no_difference_however_many_did_not(others):
-    assert compared([1.0] * 5 + [0.0] * others).p[0] >= 0.0625
-    assert compared([1.0] * 12 + [0.0] * others).p[0] < 0.05
+@pytest.mark.parametrize("unmoved", [0, 25, 200])
+def test_five_problems_that_moved_are_no_difference_however_many_did_not(unmoved):
+    assert compared([1.0] * 5 + [0.0] * unmoved).p[0] >= 0.0625
+    assert compared([1.0] * 12 + [0.0] * unmoved).p[0] < 0.05
 
 
 @given(small)
 def test_the_order_of_the_two_does_not_matter(differences):
     values = np.array(differences, dtype=np.float64)[:, None]
-    one, other = paired_difference(values, 0 * values), paired_difference(0 * values, values)
+    one = paired_difference(values, 0 * values)
+    other = paired_difference(0 * values, values)
     assert (one.p[0], one.low[0]) == pytest.approx((other.p[0], -other.high[0]), nan_ok=True)
 
 
@@ -111,8 +114,9 @@ def test_pairing_finds_a_small_gain_between_very_different_problems():
 
 
 def test_a_problem_without_a_value_on_one_side_is_left_out():
-    a, b = np.array([[1.0], [np.nan], [0.5]]), np.array([[0.5], [0.0], [np.nan]])
-    difference = paired_difference(a, b)
+    first = np.array([[1.0], [np.nan], [0.5]])
+    second = np.array([[0.5], [0.0], [np.nan]])
+    difference = paired_difference(first, second)
     assert (difference.mean[0], difference.problems[0]) == (0.5, 1)
 
 

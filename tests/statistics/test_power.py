@@ -54,33 +54,37 @@ def test_without_spread_two_pairs_are_enough():
     assert pairs_needed(0.01, 0.0) == 2
 
 
-def found(problems, difference, k, samples, scatter, runs=150):
+def simulated_power(problems, difference, k, samples, scatter, runs=150):
     """Simulate: the share of comparisons in which a t-test sees the difference."""
     draw = np.random.default_rng(1)
     shift = 0.0
     everyone = draw.beta(0.4, 1.6, 20_000)
     odds = np.log(everyone / (1 - everyone)) + scatter * draw.standard_normal(len(everyone))
-    low, high = -5.0, 5.0
+    low = -5.0
+    high = 5.0
     for _ in range(50):
         shift = (low + high) / 2
         moved = 1 / (1 + np.exp(-odds - shift))
         gained = np.mean((1 - everyone) ** k - (1 - moved) ** k)
-        low, high = (low, shift) if gained > difference else (shift, high)
-    seen = 0
+        if gained > difference:
+            high = shift
+        else:
+            low = shift
+    significant = 0
     for _ in range(runs):
         rows = draw.integers(len(everyone), size=problems)
         values = [
             pass_at_k(samples, draw.binomial(samples, chances[rows]), k)
             for chances in (everyone, moved)
         ]
-        seen += stats.ttest_rel(values[1], values[0]).pvalue < 0.05
-    return seen / runs
+        significant += stats.ttest_rel(values[1], values[0]).pvalue < 0.05
+    return significant / runs
 
 
 @pytest.mark.parametrize(("k", "samples"), [(1, 16), (8, 16), (8, 64)])
 def test_a_simulation_finds_the_difference_as_often_as_promised(k, samples):
     problems = problems_needed(0.05, k=k, samples=samples, chances=CHANCES)
-    assert found(problems, 0.05, k, samples, 0.8) == pytest.approx(0.8, abs=0.12)
+    assert simulated_power(problems, 0.05, k, samples, 0.8) == pytest.approx(0.8, abs=0.12)
 
 
 def test_more_samples_and_larger_differences_need_fewer_problems():

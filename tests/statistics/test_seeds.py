@@ -38,7 +38,9 @@ def test_interval_and_p_are_those_of_a_t_test_over_seeds(differences):
 
 @given(seeds.filter(lambda values: np.std(values) > 1e-3), st.sampled_from([1.0, 2.25]))
 def test_a_variance_factor_widens_the_interval_by_its_root(differences, factor):
-    test = over_seeds([np.array([[one]]) for one in differences], variance_factor=factor)
+    test = over_seeds(
+        [np.array([[difference]]) for difference in differences], variance_factor=factor
+    )
     error = np.sqrt(factor) * stats.sem(differences)
     df = len(differences) - 1
     low, high = stats.t.interval(0.95, df, loc=np.mean(differences), scale=error)
@@ -97,7 +99,8 @@ def test_the_published_difference_of_five_seeds_is_not_one():
 
 
 def test_every_seed_weighs_the_same_however_many_problems_it_has():
-    few, many = np.array([[0.3], [0.1], [np.nan]]), np.full((50, 1), 0.1)
+    few = np.array([[0.3], [0.1], [np.nan]])
+    many = np.full((50, 1), 0.1)
     difference = over_seeds([few, many, np.array([[0.6]])])
     assert difference.mean[0] == pytest.approx(0.3)
     assert difference.problems[0] == 53
@@ -139,15 +142,17 @@ def test_many_seeds_have_no_sign_flips():
 def brute_crossed(table):
     """The crossed interval of an (S, P) table, from its mean squares."""
     rows, columns = table.shape
-    of_rows, of_columns, mean = table.mean(axis=1), table.mean(axis=0), table.mean()
-    rest = sum(
+    of_rows = table.mean(axis=1)
+    of_columns = table.mean(axis=0)
+    mean = table.mean()
+    residual = sum(
         (table[i, j] - of_rows[i] - of_columns[j] + mean) ** 2
         for i, j in itertools.product(range(rows), range(columns))
     )
     squares = [
         columns * of_rows.var(ddof=1),
         rows * of_columns.var(ddof=1),
-        rest / ((rows - 1) * (columns - 1)),
+        residual / ((rows - 1) * (columns - 1)),
     ]
     total = max(squares[0] + squares[1] - squares[2], *squares[:2])
     dfs = (rows - 1, columns - 1, (rows - 1) * (columns - 1))
@@ -189,23 +194,25 @@ def test_a_problem_that_some_seed_lacks_is_left_out():
     crossed = over_seeds_and_problems(table)
     assert crossed.problems[0] == 7
     assert (crossed.low[0], crossed.p[0]) == pytest.approx((whole.low[0], whole.p[0]))
-    for kept in (0, 1):
+    for count in (0, 1):
         few = over_seeds_and_problems(
-            np.where(np.arange(8)[:, None] < kept, table[2:], np.nan)[[0, 0, 0]]
+            np.where(np.arange(8)[:, None] < count, table[2:], np.nan)[[0, 0, 0]]
         )
-        assert (few.p[0], few.problems[0]) == (1.0, kept)
+        assert (few.p[0], few.problems[0]) == (1.0, count)
         assert np.isnan(few.low[0])
 
 
 @pytest.mark.parametrize(("count", "spread"), [(3, 0.0), (3, 0.02), (5, 0.0), (5, 0.02)])
 def test_it_covers_other_seeds_and_other_problems_and_t_over_seeds_does_not(count, spread):
-    draw, runs = np.random.default_rng(0), 2000
+    draw = np.random.default_rng(0)
+    runs = 2000
     tables = (
         spread * draw.normal(size=(count, 1, runs))
         + 0.11 * draw.normal(size=(1, 40, runs))
         + 0.05 * draw.normal(size=(count, 40, runs))
     )
-    crossed, over = over_seeds_and_problems(tables), over_seeds(list(tables))
+    crossed = over_seeds_and_problems(tables)
+    over = over_seeds(list(tables))
     covered = [((interval.low <= 0) & (interval.high >= 0)).mean() for interval in (crossed, over)]
     assert 0.93 <= covered[0] <= 0.97
     assert covered[1] < 0.9

@@ -25,7 +25,8 @@ def brute_p(differences):
         sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign)
         for signs in itertools.product([False, True], repeat=len(ranks))
     ]
-    below, above = sum(s <= rank_sum for s in sums), sum(s >= rank_sum for s in sums)
+    below = sum(s <= rank_sum for s in sums)
+    above = sum(s >= rank_sum for s in sums)
     return min(1.0, 2 * min(below, above) / len(sums))
 
 
@@ -57,13 +58,15 @@ def test_agrees_with_scipy_without_ties(size):
 
 def test_ties_are_recognised_in_spite_of_rounding():
     # 0.3 - 0.1 is not 0.2 in floating point, but the same difference.
-    values, baseline = np.array([0.3, 0.0, 0.7]), np.array([0.1, 0.2, 0.5])
+    values = np.array([0.3, 0.0, 0.7])
+    baseline = np.array([0.1, 0.2, 0.5])
     assert wilcoxon(values, baseline) == brute_p([2, -2, 2])
     assert wilcoxon(np.array([0.1 + 0.2]), np.array([0.3])) == 1.0
 
 
 def test_problems_without_a_value_on_one_side_are_left_out():
-    values, baseline = np.array([1.0, np.nan, 0.5, 0.2]), np.array([0.5, 0.1, np.nan, 0.1])
+    values = np.array([1.0, np.nan, 0.5, 0.2])
+    baseline = np.array([0.5, 0.1, np.nan, 0.1])
     assert wilcoxon(values, baseline) == brute_p([0.5, 0.1])
     assert wilcoxon(values[:0], baseline[:0]) == 1.0
 

@@ -30,11 +30,11 @@ def studied(tmp_path, results):
     """Return one model of a study over two seeds, with the log of each training."""
 
     def write(*histories, levels):
-        variant, all_models = Variant(levels, {}), []
+        variant = Variant(levels, {})
+        all_models = []
         for seed, history in itertools.zip_longest((1, 2), histories):
-            evaluation, training = (
-                tmp_path / f"{kind}-{variant.name}-{seed}" for kind in ("eval", "train")
-            )
+            evaluation = tmp_path / f"eval-{variant.name}-{seed}"
+            training = tmp_path / f"train-{variant.name}-{seed}"
             evaluation.mkdir()
             write_json(evaluation / RESULTS, results["base"])
             if history is not None:
@@ -56,9 +56,8 @@ def seeded(tmp_path_factory):
         for place, (name, chances) in enumerate(CHANCES.items()):
             variant = Variant({} if name == "base" else {"method": name}, {})
             for seed in seeds:
-                evaluation, training = (
-                    folder / f"{kind}-{name}-{seed}" for kind in ("eval", "train")
-                )
+                evaluation = folder / f"eval-{name}-{seed}"
+                training = folder / f"train-{name}-{seed}"
                 evaluation.mkdir()
                 training.mkdir()
                 ids = [f"{seed}-{i}" for i in range(problems)]

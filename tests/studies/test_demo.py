@@ -34,7 +34,7 @@ def results_of(best, k=128):
     )
 
 
-def said(base, grpo, bon_loo1):
+def sentences_of(base, grpo, bon_loo1):
     values = {"base": base, "grpo": grpo, "bon_loo1": bon_loo1}
     return demo_conclusion(load_study(RECIPE), compared(values))
 
@@ -45,21 +45,23 @@ def compared(best, k=128):
 
 
 def test_one_sentence_says_what_the_best_of_many_is_worth():
-    first, second, others, smaller, cooler = said(0.82, 0.71, 0.84)
+    first, second, other_seeds, smaller, cooler = sentences_of(0.82, 0.71, 0.84)
     assert first == (
         "Of 128 answers, the best is worth 0.71 after GRPO, 0.82 before training and 0.84 after "
         "max@8 training."
     )
     assert second.startswith("Ordinary training lost part of it")
-    assert others.startswith("On 8 other seeds, each with its own problems, at a learning rate of")
-    assert others.endswith("(8 of 8 above 0), with 95% intervals over seeds.")
+    assert other_seeds.startswith(
+        "On 8 other seeds, each with its own problems, at a learning rate of"
+    )
+    assert other_seeds.endswith("(8 of 8 above 0), with 95% intervals over seeds.")
     assert "on five of these seeds GRPO at half of this one loses nothing there" in smaller
     assert cooler == AT_OTHER_TEMPERATURES
 
 
 @pytest.mark.parametrize("values", [(0.82, 0.83, 0.84), (0.82, 0.75, 0.72)])
 def test_a_run_that_does_not_show_the_effect_says_so(values):
-    assert said(*values)[1].startswith("This run does not show what the other seeds show")
+    assert sentences_of(*values)[1].startswith("This run does not show what the other seeds show")
 
 
 def test_a_run_without_the_models_or_with_few_samples_says_nothing():
@@ -97,6 +99,6 @@ def test_every_seed_of_the_table_shows_the_effect():
         assert scores["grpo"]["128"] < scores["base"]["128"]
         assert all(scores["bon_loo1"][k] > scores["grpo"][k] for k in ("8", "32", "128"))
         assert scores["bon_loo1"]["8"] > scores["base"]["8"]
-    sentence = said(0.8, 0.7, 0.8)[2]
+    sentence = sentences_of(0.8, 0.7, 0.8)[2]
     assert "-0.141 [-0.191, -0.091] (0 of 8 above 0)" in sentence
     assert "+0.137 [0.085, 0.188] (8 of 8 above 0)" in sentence

@@ -88,7 +88,8 @@ def test_seeds_that_share_their_problems_are_crossed_with_them(seeded, build, tm
         folder.mkdir()
         write_json(folder / RESULTS, results)
         shared.append(dataclasses.replace(seeded_model, evaluation=folder))
-    nested, crossed = build(all_models), build(shared)
+    nested = build(all_models)
+    crossed = build(shared)
     assert (nested.over, crossed.over) == ("seeds", "seeds and problems")
     assert nested.comparison.baseline.problems == 3 * crossed.comparison.baseline.problems
     for one, other in zip(nested.differences, crossed.differences, strict=True):

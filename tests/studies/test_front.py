@@ -76,12 +76,14 @@ def mean_of(all_models, name, seeds, k):
 
 
 def chosen_by_hand(all_models, names, aim, floor, seeds):
-    best, model = -np.inf, None
+    best = -np.inf
+    model = None
     for name in names:
         if mean_of(all_models, name, seeds, 1) < floor:
             continue
         if mean_of(all_models, name, seeds, aim) > best:
-            best, model = mean_of(all_models, name, seeds, aim), name
+            best = mean_of(all_models, name, seeds, aim)
+            model = name
     return model
 
 
@@ -96,10 +98,10 @@ def test_every_seed_is_reported_by_what_the_others_choose(all_models, front):
         assert best.model == chosen_by_hand(all_models, names, best.aim, -np.inf, SEEDS)
         held_out = []
         for seed, model in zip(SEEDS, best.by_seed, strict=True):
-            others = [other for other in SEEDS if other != seed]
-            assert model == chosen_by_hand(all_models, names, best.aim, -np.inf, others)
+            other_seeds = [other for other in SEEDS if other != seed]
+            assert model == chosen_by_hand(all_models, names, best.aim, -np.inf, other_seeds)
             held_out.append(values_of(all_models, model, seed, best.aim).mean())
-        (estimate,) = [one for one in best.estimates if one.k == best.aim]
+        (estimate,) = [estimate for estimate in best.estimates if estimate.k == best.aim]
         assert estimate.mean == pytest.approx(np.mean(held_out))
         half = stats.t.ppf(0.975, 3) * stats.sem(held_out) * np.sqrt(1 + 4 / 3)
         assert estimate.low == pytest.approx(np.mean(held_out) - half)
@@ -114,11 +116,13 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(all_models, fro
     assert 0 < len(front.beyond) < FLOORS  # the highest are not reached by both
     for test in front.beyond:
         assert np.isclose(floors, test.floor).any()
-        moved, firsts = [], []
+        moved = []
+        firsts = []
         for seed in SEEDS:
-            others = [other for other in SEEDS if other != seed]
+            other_seeds = [other for other in SEEDS if other != seed]
             our, their = (
-                chosen_by_hand(all_models, names, 8, test.floor, others) for names in (ours, theirs)
+                chosen_by_hand(all_models, names, 8, test.floor, other_seeds)
+                for names in (ours, theirs)
             )
             moved.append(
                 (values_of(all_models, our, seed, 8) - values_of(all_models, their, seed, 8)).mean()
@@ -140,9 +144,9 @@ def test_floors_at_which_nothing_else_is_chosen_are_one_test(all_models, front):
     for floor in np.linspace(mean_of(all_models, "base", SEEDS, 1), max(firsts), FLOORS):
         choice = []
         for seed in SEEDS:
-            others = [other for other in SEEDS if other != seed]
+            other_seeds = [other for other in SEEDS if other != seed]
             for names in (ours, ["base", *theirs]):
-                choice.append(chosen_by_hand(all_models, names, 8, floor, others))
+                choice.append(chosen_by_hand(all_models, names, 8, floor, other_seeds))
         if None not in choice:
             choices.append(tuple(choice))
     assert len(front.beyond) == len(set(choices)) < len(choices)
@@ -168,7 +172,8 @@ def with_unscored(tmp_path):
                         reward = float(draw.choice([1.0, 0.5, 0.0], p=[*chances, 1 - sum(chances)]))
                         outcome = Outcome.SCORED
                         if fewer and sample >= scored:
-                            reward, outcome = None, Outcome.INFRA_ERROR
+                            reward = None
+                            outcome = Outcome.INFRA_ERROR
                         score = Score(f"{seed}-{problem}", sample, reward, 0, 1, outcome, 0.0)
                         scores.append(score)
                 folder = tmp_path / f"{name}-{seed}"
@@ -291,7 +296,7 @@ def test_seeds_that_share_their_problems_have_the_crossed_interval(tmp_path):
             for seed, model in zip(SEEDS, best.by_seed, strict=True)
         ]
         interval = over_seeds_and_problems(np.array(rows)[..., None], variance_factor=1 + 4 / 3)
-        (estimate,) = [one for one in best.estimates if one.k == best.aim]
+        (estimate,) = [estimate for estimate in best.estimates if estimate.k == best.aim]
         assert (estimate.low, estimate.high) == pytest.approx((interval.low[0], interval.high[0]))
 
 

@@ -102,7 +102,8 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
     second.write_text(
         "extends: first.yaml\nmini: {tests: 3}\ntrain: {trainer: {num_iterations: 1}}\n"
     )
-    first, merged = load_study(tmp_path / "first.yaml"), load_study(second)
+    first = load_study(tmp_path / "first.yaml")
+    merged = load_study(second)
     assert merged.mini == dataclasses.replace(first.mini, tests=3)
     assert merged.train == {
         **first.train,

@@ -30,7 +30,8 @@ def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
     }
     assert len(recipes) == 2 * (1 + 3 + 4)
     for seeded_model in seeded_models(study):
-        warm, evaluation = seeded_model.chain["mini"], recipes[seeded_model.chain["eval"]]
+        warm = seeded_model.chain["mini"]
+        evaluation = recipes[seeded_model.chain["eval"]]
         assert recipes[warm]["seed"] == seeded_model.seed
         assert evaluation["sampling"]["seed"] == seeded_model.seed
         assert evaluation["problems"].endswith(f"{warm}/test.jsonl")
@@ -89,7 +90,8 @@ def test_models_that_differ_in_their_sampling_alone_share_a_training(recipe):
     stages = planned(study, seeded_models(study), cores=2, jobs=2)
     recipes = {stage.name: recipe for stage, recipe in stages.items()}
     by_name = {seeded_model.variant.name: seeded_model for seeded_model in seeded_models(study)}
-    cold, hot = by_name["grpo,temperature=cold"], by_name["grpo,temperature=hot"]
+    cold = by_name["grpo,temperature=cold"]
+    hot = by_name["grpo,temperature=hot"]
     assert cold.chain["train"] == hot.chain["train"]
     assert sum(name.startswith("train-") for name in recipes) == 1
     sampling = {
@@ -245,12 +247,12 @@ def test_equal_models_with_equal_adapters_are_tried_once(recipe, of_a_llama, mon
     assert refusal_of(trainings_of(study, seeded_models(study))) is None
     assert len(tried) == 1
     # What differs in anything that decides the loading is tried for itself.
-    others = {
+    other_methods = {
         "grpo": {},
         "in bfloat16": {"trainer.model_init_kwargs": {"dtype": "bfloat16"}},
         "bad": {"peft": {**adapter, "target_modules": ["no"]}},
     }
-    of_a_llama["grids"] = [{"method": others}]
+    of_a_llama["grids"] = [{"method": other_methods}]
     study = load_study(recipe(**of_a_llama))
     assert refusal_of(trainings_of(study, seeded_models(study))).startswith(
         "bad: train.peft: Target mod"

@@ -42,7 +42,8 @@ def test_the_best_is_tested_against_the_second_best(models, build):
 
 
 def test_problems_without_a_value_leave_their_pair(models, build, tmp_path):
-    base, better = models[:4], models[4:8]
+    base = models[:4]
+    better = models[4:8]
     results = json.loads((better[0].evaluation / RESULTS).read_text())
     results["per_problem"]["max@k"]["1"][0] = None
     write_json(tmp_path / RESULTS, results)
@@ -57,7 +58,8 @@ def test_problems_without_a_value_leave_their_pair(models, build, tmp_path):
 
 def test_what_is_sure_over_prompts_need_not_be_over_seeds(build, seeded):
     models = seeded(SEEDS, problems=40)
-    weak, strong = models[:4], models[4:8]
+    weak = models[:4]
+    strong = models[4:8]
     turned = [*weak[:3], strong[3]], [*strong[:3], weak[3]]  # one training goes the other way
     all_models = [
         dataclasses.replace(seeded_model, variant=Variant(levels, {}))

@@ -88,7 +88,7 @@ def test_the_seeds_stand_side_by_side(study):
     rows = study_tables(study)["seeds"].rows
     expected = [test for test in study.differences if test.measure.metric == "max@k"]
     for row, test in zip(rows, expected, strict=True):
-        assert [cell.text for cell in row[2:5]] == [change(d) for d in test.by_seed]
+        assert [cell.text for cell in row[2:5]] == [change(value) for value in test.by_seed]
         for cell, moved in zip(row[2:5], test.by_seed, strict=True):
             assert cell.mark == ("above" if moved > 0 else "below" if moved < 0 else "")
 

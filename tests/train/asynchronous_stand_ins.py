@@ -31,11 +31,12 @@ def attend(query, key, value, starts, key_starts, *_, softmax_scale, causal, win
     parts = []
     bounds = zip(itertools.pairwise(starts), itertools.pairwise(key_starts), strict=True)
     for (first, last), (start, stop) in bounds:
-        k, v = (x[start:stop].repeat_interleave(repeated, dim=1) for x in (key, value))
-        scores = torch.einsum("qhd,khd->hqk", query[first:last], k) * softmax_scale
+        keys = key[start:stop].repeat_interleave(repeated, dim=1)
+        values = value[start:stop].repeat_interleave(repeated, dim=1)
+        scores = torch.einsum("qhd,khd->hqk", query[first:last], keys) * softmax_scale
         ahead = torch.ones(last - first, stop - start).tril(int(stop - start - (last - first)))
         weights = scores.masked_fill(ahead == 0, float("-inf")).softmax(-1)
-        parts.append(torch.einsum("hqk,khd->qhd", weights, v))
+        parts.append(torch.einsum("hqk,khd->qhd", weights, values))
     return torch.cat(parts)
 
 
@@ -53,7 +54,8 @@ class Prepared:
     _loop_cls = MaxAtKRolloutLoop
 
     def __init__(self, rows):
-        self.rollout_buffer, self.metrics_queue = queue.Queue(), queue.Queue()
+        self.rollout_buffer = queue.Queue()
+        self.metrics_queue = queue.Queue()
         for row in [*rows, *copy.deepcopy(rows)]:
             self.rollout_buffer.put(row)
 
@@ -77,7 +79,8 @@ class Server(NoTransfer):
 
     def __init__(self, folder):
         self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
-        self.transfers, self.requests = 0, 0
+        self.transfers = 0
+        self.requests = 0
         self._lock = threading.Lock()
 
     def send_weights(self, iterator):
@@ -88,11 +91,12 @@ class Server(NoTransfer):
         self.transfers += 1
 
     @torch.no_grad()
-    def complete(self, asked):
+    def complete(self, request):
         """The answer to a request for one completion; the lock is free between two tokens."""
-        ids, logps = list(asked["prompt"]), []
-        generator = torch.Generator().manual_seed(asked["seed"])
-        for _ in range(asked["max_tokens"]):
+        ids = list(request["prompt"])
+        logps = []
+        generator = torch.Generator().manual_seed(request["seed"])
+        for _ in range(request["max_tokens"]):
             with self._lock:
                 last = self.model(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(-1)
             token = int(torch.multinomial(last.exp(), 1, generator=generator))
@@ -101,7 +105,7 @@ class Server(NoTransfer):
             if token == self.model.generation_config.eos_token_id:
                 break
         self.requests += 1
-        drawn = ids[len(asked["prompt"]) :]
+        drawn = ids[len(request["prompt"]) :]
         return {"choices": [{"token_ids": drawn, "logprobs": {"token_logprobs": logps}}]}
 
     @contextlib.contextmanager
@@ -111,8 +115,8 @@ class Server(NoTransfer):
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                body = json.dumps(served.complete(asked)).encode()
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = json.dumps(served.complete(request)).encode()
                 self.send_response(200 if self.path == "/v1/completions" else 404)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))

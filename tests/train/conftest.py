@@ -165,16 +165,16 @@ class SpyTrainer(MaxAtKTrainer):
     def _generate_and_score_completions(self, inputs):
         policy = copy.deepcopy(self.model.state_dict())
         output = super()._generate_and_score_completions(inputs)
-        kept = {key: value.clone() for key, value in output.items()}
+        copies = {key: value.clone() for key, value in output.items()}
         rewards = torch.from_numpy(self._rollout.rewards).reshape(-1) if self.model.training else []
-        self.generations.append((policy, kept, rewards))
+        self.generations.append((policy, copies, rewards))
         return output
 
     def _compute_loss(self, model, inputs):
         policy = copy.deepcopy(self.model.state_dict())
         loss = super()._compute_loss(model, inputs)
-        kept = {key: value.clone() for key, value in inputs.items()}
-        self.seen.append(Seen(self.state.global_step, kept, policy))
+        copies = {key: value.clone() for key, value in inputs.items()}
+        self.seen.append(Seen(self.state.global_step, copies, policy))
         return loss
 
 

@@ -79,7 +79,9 @@ class EveryGroup(MaxAtKTrainer):
 
     def __init__(self, folder, args, *, length, noise=0.0):
         groups = list(itertools.product(range(len(sequences(length))), repeat=args.num_generations))
-        self.length, self.groups, self.noise = length, groups, noise
+        self.length = length
+        self.groups = groups
+        self.noise = noise
         super().__init__(
             model=folder,
             reward_funcs=self.score,
@@ -87,7 +89,10 @@ class EveryGroup(MaxAtKTrainer):
             train_dataset=Dataset.from_list([{"prompt": PROMPT}] * len(groups)),
             rollout_func=self.roll_out,
         )
-        self.gradients, self.policies, self.sampled, self._weights = [], [], None, None
+        self.gradients = []
+        self.policies = []
+        self.sampled = None
+        self._weights = None
 
     def score(self, completion_ids, **_):
         return [reward_of(tuple(ids)) for ids in completion_ids]
@@ -119,7 +124,8 @@ class EveryGroup(MaxAtKTrainer):
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
         outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        weights, self._weights = self._weights, None
+        weights = self._weights
+        self._weights = None
         if weights is None:  # not the pass of the loss
             return outputs
         logps = outputs[0]  # the same numbers; every row's part of the gradient gets its weight
@@ -127,9 +133,11 @@ class EveryGroup(MaxAtKTrainer):
         return (weighed, *outputs[1:])
 
     def training_step(self, model, inputs, *args, **kwargs):
-        self.policies.append({n: w.clone() for n, w in self.model.state_dict().items()})
+        self.policies.append(
+            {name: weight.clone() for name, weight in self.model.state_dict().items()}
+        )
         loss = super().training_step(model, inputs, *args, **kwargs)
-        grads = [w.grad.flatten() for w in self.model.parameters()]
+        grads = [weight.grad.flatten() for weight in self.model.parameters()]
         self.gradients.append(torch.cat(grads).double().numpy().copy())
         return loss
 
@@ -141,4 +149,4 @@ def gradient_of_max_at_k(folder, policy, *, length, k):
     model.double().eval()
     probabilities = sequence_logps(model, length).exp()
     max_at_k(probabilities, [reward_of(s) for s in sequences(length)], k).backward()
-    return torch.cat([w.grad.flatten() for w in model.parameters()]).numpy()
+    return torch.cat([weight.grad.flatten() for weight in model.parameters()]).numpy()

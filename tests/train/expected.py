@@ -48,7 +48,7 @@ def brute_force(method, rewards, log_ratios, *, k, form):
 
 def policies(trainer):
     """The policy of every optimizer step."""
-    return {seen.step: seen.policy for seen in trainer.seen}
+    return {batch.step: batch.policy for batch in trainer.seen}
 
 
 def expected_by_step(trainer, model_folder, *, method, k=2, form="ppo"):
@@ -65,9 +65,9 @@ def expected_by_step(trainer, model_folder, *, method, k=2, form="ppo"):
 
 def check_advantages(trainer, expected, *, atol=2e-5):
     """Every micro-batch has its rows of the advantages of its step, in the order of samples."""
-    for seen in trainer.seen:
-        expected_rows = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=atol)
+    for batch in trainer.seen:
+        expected_rows = expected[batch.step][batch.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), expected_rows, atol=atol)
 
 
 def check_every_step(trainer, model_folder, *, method, form="ppo", atol=2e-5):

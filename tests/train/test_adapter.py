@@ -69,9 +69,11 @@ def test_advantages_match_brute_force(model_folder, prompts, tmp_path, peft, cha
         values = brute_force("bon_off_policy_exact", rewards, log_ratios, k=2, form="ppo")
         expected[step] = values.reshape(-1)
     assert np.abs(expected[1] - on_policy).max() > 2 * tolerance
-    for seen in trainer.seen:
-        expected_rows = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=tolerance)
+    for batch in trainer.seen:
+        expected_rows = expected[batch.step][batch.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(
+            batch.inputs["advantages"].numpy(), expected_rows, atol=tolerance
+        )
 
 
 def test_a_recipe_with_an_adapter_gives_a_whole_model_and_the_adapter(toy_recipe, model_folder):

@@ -54,8 +54,8 @@ def test_functions_that_name_columns_of_the_data_set_are_taken(start):
         with pytest.raises(SafetensorError):
             start({"reward_funcs": function, "train_dataset": answered})
     stream = IterableDataset.from_generator(lambda: ({"prompt": "1"} for _ in range(4)))
-    asked = Dataset.from_dict({"question": ["1"] * 4})
-    made = asked.with_transform(lambda rows: {"prompt": rows["question"], "answer": ["1"]})
+    questions = Dataset.from_dict({"question": ["1"] * 4})
+    made = questions.with_transform(lambda rows: {"prompt": rows["question"], "answer": ["1"]})
     selected = Dataset.from_dict({"prompt": [None, *"1234"]}).select(range(1, 5))
     with pytest.raises(SafetensorError):
         start({"train_dataset": selected})

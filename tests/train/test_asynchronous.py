@@ -72,7 +72,8 @@ def tiny(tmp_path):
 def with_templates(source, folder):
     """A folder with the tokenizer of a model that answers to conversations."""
     tokenizer = AutoTokenizer.from_pretrained(source)
-    tokenizer.chat_template, tokenizer.response_template = TEMPLATE, RESPONSE
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.response_template = RESPONSE
     tokenizer.save_pretrained(folder)
     return str(folder)
 
@@ -160,7 +161,8 @@ def older(folder, noise):
 class Weighed(MaxAtKAsyncTrainer):
     """Weighs each micro-batch, which is one group, by its probability at sampling."""
 
-    weights, met = (), 0
+    weights = ()
+    met = 0
 
     def compute_loss(self, *args, **kwargs):
         loss = super().compute_loss(*args, **kwargs) * self.weights[self.met]
@@ -169,7 +171,7 @@ class Weighed(MaxAtKAsyncTrainer):
 
     def training_step(self, *args, **kwargs):
         loss = super().training_step(*args, **kwargs)
-        grads = [w.grad.flatten() for w in self.model.parameters()]
+        grads = [weight.grad.flatten() for weight in self.model.parameters()]
         self.gradient = torch.cat(grads).double().numpy().copy()
         return loss
 
@@ -467,13 +469,13 @@ def test_a_method_without_a_correction_may_pack_by_tokens(tmp_path):
 
 
 def test_another_way_to_score_groups_is_refused(tiny, tmp_path):
-    def make(config, **others):
+    def make(config, **arguments):
         return MaxAtKAsyncTrainer(
             model=tiny,
             args=config,
             train_dataset=Dataset.from_list([{"prompt": []}]),
             weight_transfer=NoTransfer(),
-            **{"reward_funcs": rewards_of_ids, **others},
+            **{"reward_funcs": rewards_of_ids, **arguments},
         )
 
     with pytest.raises(InvalidValueError, match="args: must be a MaxAtKAsyncConfig, got NoneType"):
@@ -540,16 +542,16 @@ NO_CONVERSATIONS = {
 }
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["given", "of the model"])
+@pytest.mark.parametrize("is_given", [True, False], ids=["given", "of the model"])
 @pytest.mark.parametrize(
     ("changes", "template", "message"), NO_CONVERSATIONS.values(), ids=NO_CONVERSATIONS
 )
 def test_what_makes_no_conversation_is_refused_before_the_weights(
-    broken_weights, tmp_path, changes, template, message, given
+    broken_weights, tmp_path, changes, template, message, is_given
 ):
     tokenizer = AutoTokenizer.from_pretrained(broken_weights)
     tokenizer.chat_template = template
-    if given:
+    if is_given:
         changes = {**changes, "processing_class": tokenizer}
     else:
         tokenizer.save_pretrained(broken_weights)
@@ -562,13 +564,14 @@ def test_conversations_with_replies_that_can_be_read_are_taken(broken_weights, t
     with pytest.raises(SafetensorError):
         start(broken_weights, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(broken_weights)
-    tokenizer.chat_template, tokenizer.response_template = qwen3_chat_template, None
+    tokenizer.chat_template = qwen3_chat_template
+    tokenizer.response_template = None
     with pytest.raises(SafetensorError):
         start(broken_weights, tmp_path, processing_class=tokenizer)
     assert tokenizer.response_template is None  # which is left to TRL
 
 
-def start(folder, tmp_path, *, train_dataset=TALKS, **others):
+def start(folder, tmp_path, *, train_dataset=TALKS, **changes):
     return MaxAtKAsyncTrainer(
-        str(folder), rewards_of_ids, settings(tmp_path / "out"), train_dataset, **others
+        str(folder), rewards_of_ids, settings(tmp_path / "out"), train_dataset, **changes
     )

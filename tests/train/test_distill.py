@@ -39,7 +39,8 @@ TRAINER = {
 @pytest.fixture
 def recipe(toy_recipe):
     toy = toy_recipe()
-    verifier, reward = toy.pop("verifier"), toy.pop("reward")
+    verifier = toy.pop("verifier")
+    reward = toy.pop("reward")
     sampling = {"samples": 4, "max_new_tokens": 60, "stop_at_fence": False}
     return {
         **toy,
@@ -132,13 +133,16 @@ def test_a_step_follows_the_gradient_of_the_weighted_likelihood(model_folder, tm
     before = AutoModelForCausalLM.from_pretrained(model_folder)
     trainer.train()
 
-    tokenizer, loss, tokens = AutoTokenizer.from_pretrained(model_folder), 0.0, 0
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    loss = 0.0
+    tokens = 0
     for (prompt, completion), weight in zip(texts, weights, strict=True):
         start = len(tokenizer(prompt)["input_ids"])
         ids = torch.tensor([tokenizer(prompt + completion + tokenizer.eos_token)["input_ids"]])
         logs = before(ids).logits[0, :-1].log_softmax(-1)
         logps = logs[range(start - 1, ids.shape[1] - 1), ids[0, start:]]
-        loss, tokens = loss - weight * logps.sum(), tokens + len(logps)
+        loss = loss - weight * logps.sum()
+        tokens = tokens + len(logps)
     (loss / tokens).backward()
     after = dict(trainer.model.named_parameters())
     for name, parameter in before.named_parameters():
@@ -180,9 +184,8 @@ def test_rounds_draw_from_the_model_of_the_one_before(recipe):
     manifest = json.loads((out / "samples-1" / "manifest.json").read_text())
     assert manifest["settings"]["model"]["model"] == str(out / "round-0")
     assert manifest["settings"]["sampling"]["seed"] == 1
-    first, last = (
-        AutoModelForCausalLM.from_pretrained(folder) for folder in (out / "round-0", out)
-    )
+    first = AutoModelForCausalLM.from_pretrained(out / "round-0")
+    last = AutoModelForCausalLM.from_pretrained(out)
     assert not torch.equal(first.lm_head.weight, last.lm_head.weight)
     record = json.loads((out / TRAIN_RECORD).read_text())
     assert record["recipe"]["rounds"] == 2
@@ -228,7 +231,7 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
 def test_stored_samples_are_distilled(recipe, tmp_path):
     out = run(recipe)
     stored = run(
-        {k: v for k, v in recipe.items() if k != "eval"},
+        {key: value for key, value in recipe.items() if key != "eval"},
         run=str(out / "samples-0"),
         out=str(tmp_path / "stored"),
     )
@@ -277,8 +280,8 @@ def test_samples_of_a_run_that_were_drawn_after_another_prompt_are_told_of(recip
         warnings.simplefilter("ignore", FutureWarning)
         plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
     settings["eval"] = {**recipe["eval"], "prompt": {"system": "Be brief."}}
-    told = r"after another prompt .* prompt.system: None in the folder, 'Be brief.' now"
-    with pytest.warns(UserWarning, match=told):
+    message = r"after another prompt .* prompt.system: None in the folder, 'Be brief.' now"
+    with pytest.warns(UserWarning, match=message):
         plan_distillation(from_mapping(DistillRecipe, settings, where="recipe"))
 
 
@@ -390,8 +393,8 @@ def test_several_processes_do_not_draw_into_one_folder(recipe, monkeypatch):
 
 def test_samples_of_any_length_are_whole_unless_a_length_is_given(recipe, tmp_path):
     def longest(**trainer):
-        asked = {**recipe, "trainer": {**TRAINER, **trainer}}
-        return config_of(from_mapping(DistillRecipe, asked, where="recipe"), tmp_path).max_length
+        settings = {**recipe, "trainer": {**TRAINER, **trainer}}
+        return config_of(from_mapping(DistillRecipe, settings, where="recipe"), tmp_path).max_length
 
     assert (longest(), longest(max_length=300)) == (None, 300)
 

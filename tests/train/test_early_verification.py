@@ -55,7 +55,11 @@ def log_of(trainer):
     left_out = ("second", "time", "verifier", "failed")
     trainer.train()
     return [
-        {k: json.dumps(v) for k, v in row.items() if not any(part in k for part in left_out)}
+        {
+            key: json.dumps(value)
+            for key, value in row.items()
+            if not any(part in key for part in left_out)
+        }
         for row in trainer.state.log_history
     ]
 

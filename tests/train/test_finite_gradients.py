@@ -70,7 +70,7 @@ def test_a_scaler_may_leave_out_many_steps_but_not_all(make_trainer, broken, rec
         with pytest.raises(InvalidValueError, match="the gradient of step 40 and of the 39 before"):
             trainer.train()
         assert are_equal(trainer.model.state_dict(), before)
-    assert not [w for w in recwarn if "moves no weight" in str(w.message)]
+    assert not [warning for warning in recwarn if "moves no weight" in str(warning.message)]
 
 
 @pytest.mark.long

@@ -89,7 +89,8 @@ def weights(folder):
 
 
 def apart(one, other):
-    first, second = weights(one), weights(other)
+    first = weights(one)
+    second = weights(other)
     assert first.keys() == second.keys()
     return max(float((first[name] - second[name]).abs().max()) for name in first)
 

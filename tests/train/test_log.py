@@ -74,7 +74,8 @@ def test_a_training_prints_a_line_every_logging_step_and_what_moved(recipe, tmp_
     line = rf"^step (\d+) of 10: {numbers}[\d.]+% cut off by length, [\d.]+ s$"
     assert re.findall(line, printed.err, re.M) == [str(step) for step in range(1, 11)]
     history = json.loads((tmp_path / "out" / TRAIN_RECORD).read_text())["log_history"]
-    first, last = history[0]["max@2"], history[9]["max@2"]
+    first = history[0]["max@2"]
+    last = history[9]["max@2"]
     assert f"max@2 {first:.3f} to {last:.3f}, max@4" in printed.out
     assert "(first and last tenth of the training log, on different prompts)" in printed.out
     assert "without signal" not in printed.err
@@ -152,16 +153,16 @@ def test_distinct_completions_are_those_of_the_evaluated_batch(model_folder, pro
         train_dataset=prompts,
         eval_dataset=prompts.select(range(8)),
     )
-    seen = []
+    evaluated = []
     inner = trainer._calculate_rewards
 
     def noting(inputs, prompt_texts, completions, ids):
-        seen[:] = completions
+        evaluated[:] = completions
         return inner(inputs, prompt_texts, completions, ids)
 
     trainer._calculate_rewards = noting
     metrics = trainer.evaluate()
-    groups = np.array(seen).reshape(-1, 4)
+    groups = np.array(evaluated).reshape(-1, 4)
     assert len(groups) == 8
     expected = np.mean([len(set(group)) / 4 for group in groups])
     assert metrics["eval_completions/distinct"] == pytest.approx(expected)

@@ -25,7 +25,9 @@ from maxatk.train.own_rollouts import draw_completions
 from . import enumerated
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
 
-END, PAD = 1, 0  # of the enumerated model
+# Tokens of the enumerated model.
+END = 1
+PAD = 0
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +160,8 @@ def test_the_distribution_is_that_of_generate(ending_folder, tmp_path, rollouts,
     wanted = np.append(shares, 1 - shares.sum()) * samples
     if wanted[-1] < 1:
         assert rare <= 5
-        observed, wanted = observed[:-1], wanted[:-1] * observed[:-1].sum() / wanted[:-1].sum()
+        observed = observed[:-1]
+        wanted = wanted[:-1] * observed.sum() / wanted[:-1].sum()
     assert chisquare(observed, wanted).pvalue > 1e-3
 
 
@@ -306,7 +309,7 @@ def test_a_rollout_function_samples_by_itself(ending_folder, tmp_path):
 
     for rollouts, resolved in (("auto", "trl"), ("own", None)):
         settings = config(tmp_path, rollouts=rollouts)
-        others = {
+        arguments = {
             "model": ending_folder,
             "reward_funcs": text_reward,
             "args": settings,
@@ -315,9 +318,9 @@ def test_a_rollout_function_samples_by_itself(ending_folder, tmp_path):
         }
         if resolved is None:
             with pytest.raises(InvalidValueError, match="rollout_func: must be None"):
-                MaxAtKTrainer(**others)
+                MaxAtKTrainer(**arguments)
         else:
-            assert MaxAtKTrainer(**others).rollouts == resolved
+            assert MaxAtKTrainer(**arguments).rollouts == resolved
 
 
 def test_a_prompt_without_a_token_is_refused(ending_folder):

@@ -125,8 +125,8 @@ def test_what_a_run_would_refuse_is_refused(recipe, changes, error, message):
 
 def test_how_a_model_is_loaded_is_tried_without_its_weights_or_a_word(recipe, capfd, caplog):
     loading = {"dtype": "bfloat16", "attn_implementation": "eager", "device_map": "cpu"}
-    others = {"use_cache": False, "low_cpu_mem_usage": True, "revision": "main"}
-    recipe["trainer"]["model_init_kwargs"] = {**loading, **others}
+    other_options = {"use_cache": False, "low_cpu_mem_usage": True, "revision": "main"}
+    recipe["trainer"]["model_init_kwargs"] = {**loading, **other_options}
     assert look(recipe).plan["optimizer_steps"] == 36
     assert "MISSING" not in capfd.readouterr().err + caplog.text
 
@@ -257,7 +257,8 @@ def test_counts_are_those_of_a_real_run(make_trainer, settings):
 def test_what_the_number_of_problems_decides(tmp_path):
     settings = config(tmp_path, per_device_train_batch_size=16, max_steps=-1, num_train_epochs=2)
     counts = plan(settings, problems=10)
-    prompts, completions = "prompts_per_rollout_batch", "completions_per_rollout_batch"
+    prompts = "prompts_per_rollout_batch"
+    completions = "completions_per_rollout_batch"
     assert (counts[prompts], counts[completions]) == (4, 16)
     assert (counts["rollout_batches"], counts["optimizer_steps"], counts["epochs"]) == (4, 4, 2.0)
     with pytest.raises(InvalidValueError, match="problems: has 3 prompts, fewer than the 4"):

@@ -189,7 +189,8 @@ def test_a_call_without_a_program_takes_no_turn(programs):
     [{"turns": 0}, {"turns": 1.5}, {"time_limit": 0}, {"time_limit": None}, {"time_limit": 1e300}],
 )
 def test_settings_that_are_not_allowed_are_refused(settings):
-    with pytest.raises(InvalidValueError, match=next(iter(settings))):
+    (name,) = settings
+    with pytest.raises(InvalidValueError, match=name):
         Programs(**settings)
 
 
@@ -197,9 +198,9 @@ def test_the_reward_is_that_of_the_last_program_and_one_batch_has_all(verifier):
     batches = []
 
     class Counting(Verifier):
-        def verify_many(self, items, **others):
+        def verify_many(self, items, **options):
             batches.append(len(items))
-            return super().verify_many(items, **others)
+            return super().verify_many(items, **options)
 
     environments = []
     for program in ("print(4)", "print(int(input()) + 1)", None):
@@ -484,17 +485,17 @@ def test_templates_that_change_earlier_messages_are_trained_by_those_that_do_not
     """Qwen's templates leave the thoughts of a message out once a question follows it."""
     template = (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
     tokenizer = AutoTokenizer.from_pretrained(tool_model, chat_template=template)
-    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "Add."}]
+    prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": "Add."}]
     settings = [
         {"tokenize": False, "add_generation_prompt": True, **arguments}
         for arguments in ({}, {"enable_thinking": False})
     ]
-    before = [tokenizer.apply_chat_template(asked, **s) for s in settings]
+    before = [tokenizer.apply_chat_template(prompt, **s) for s in settings]
     environment = {"name": "programs", "calls": "messages"}
     prepare_tokenizer(tokenizer, environment, None)
-    assert [tokenizer.apply_chat_template(asked, **s) for s in settings] == before
+    assert [tokenizer.apply_chat_template(prompt, **s) for s in settings] == before
     call = {"type": "function", "function": {"name": "submit", "arguments": {"program": "p"}}}
-    talk = [*asked, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    talk = [*prompt, {"role": "assistant", "content": "", "tool_calls": [call]}]
     answer = {"role": "tool", "name": "submit", "content": "wrong"}
     earlier = tokenizer.apply_chat_template(talk, tokenize=False)
     later = tokenizer.apply_chat_template([*talk, answer], **settings[0])

@@ -135,7 +135,8 @@ SETTINGS = {
 def test_a_killed_and_resumed_training_has_one_history(tmp_path, started, toy_recipe):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(toy_recipe(**SETTINGS)))
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed = tmp_path / "killed"
+    whole = tmp_path / "whole"
     command = [sys.executable, "-m", "maxatk", "train", str(recipe), f"out={killed}"]
     process = started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     file = killed / "groups.jsonl"

@@ -157,13 +157,14 @@ def test_a_rollout_batch_of_a_version_without_a_setting_is_not_trained_on(make_t
 def test_a_rollout_batch_of_other_settings_is_not_trained_on(make_trainer, changes):
     make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 1}).train()
     again = make_trainer(**{**SETTINGS, "max_steps": 3, **changes})
-    (name,) = [name for name in changes if name != "steps_per_generation"] or changes
+    names = [name for name in changes if name != "steps_per_generation"]
+    (name,) = names or ["steps_per_generation"]
     with pytest.warns(UserWarning, match=rf"a training with .*{name} .*\(now .* is dropped"):
         again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-1")
     assert again.state.global_step == 3
     assert len(again.generations) >= 1
     rows = again.args.per_device_train_batch_size
-    assert {len(seen.inputs["completion_ids"]) for seen in again.seen} == {rows}
+    assert {len(batch.inputs["completion_ids"]) for batch in again.seen} == {rows}
 
 
 def test_settings_that_leave_the_rollout_batch_as_it_is_may_change(make_trainer):
@@ -180,7 +181,8 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(
     slow = {"max_completion_length": 40, "max_steps": 8}  # enough to be killed in time
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(toy_recipe(**SETTINGS | slow)))
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed = tmp_path / "killed"
+    whole = tmp_path / "whole"
     command = [sys.executable, "-m", "maxatk", "train", str(recipe), f"out={killed}"]
     process = started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (killed / "checkpoint-3").is_dir() and process.poll() is None:
@@ -206,7 +208,8 @@ def test_a_finished_training_is_extended_by_more_steps(tmp_path, toy_recipe):
         return train(from_mapping(TrainRecipe, {**recipe, "out": str(out)}, where="recipe"))
 
     run("extended", max_steps=2)
-    extended, whole = run("extended", max_steps=3), run("whole", max_steps=3)
+    extended = run("extended", max_steps=3)
+    whole = run("whole", max_steps=3)
     record = json.loads((extended / "train.json").read_text())
     assert record["resumed_from"] == "checkpoint-2"
     assert record["recipe"]["trainer"]["max_steps"] == 3
@@ -307,7 +310,12 @@ class BetweenMicroBatches(TrainerCallback):
 
 def within_loss(ctrl_c):
     """Return a hook of a model's forward passes that calls `ctrl_c` in those with gradients."""
-    return lambda *_: ctrl_c() if torch.is_grad_enabled() else None
+
+    def hook(*_):
+        if torch.is_grad_enabled():
+            ctrl_c()
+
+    return hook
 
 
 def without_seconds(history):

@@ -127,8 +127,8 @@ def test_a_run_of_other_problems_in_a_file_of_the_same_name_is_not_left_alone(re
     out = run(recipe)
     moved = Path(shutil.move(problems, tmp_path / "moved.jsonl"))
     assert run({**recipe, "problems": str(moved)}) == out
-    first, *others = moved.read_text().splitlines(keepends=True)
-    problems.write_text("".join([*others, first]))
+    first, *other_lines = moved.read_text().splitlines(keepends=True)
+    problems.write_text("".join([*other_lines, first]))
     message = (
         r"problems: '.*mine.jsonl with problems_sha256 (\w+)' in the folder, '.*_sha256 (?!\1)"
     )
@@ -244,7 +244,7 @@ def test_a_training_that_goes_on_with_another_reward_of_the_same_name_says_so(
     digest = json.loads((out / TRAIN_RECORD).read_text())["files"][f"{own_rewards}:letters"]
     longer = toy_recipe(save_strategy="steps", save_steps=1, max_steps=3)
     run(longer)
-    assert not [w for w in recwarn if "another content" in str(w.message)]
+    assert not [warning for warning in recwarn if "another content" in str(warning.message)]
     own_rewards.write_text(own_rewards.read_text().replace("/ 99", "/ 9"))
     longer["trainer"]["max_steps"] = 4
     with pytest.warns(
@@ -323,13 +323,13 @@ def test_a_model_with_a_chat_template_is_asked_in_turns(recipe, tmp_path):
 def test_training_reads_the_prompts_that_evaluation_reads(
     recipe, tmp_path, mini_problems, monkeypatch
 ):
-    seen = set()
+    trained_prompts = set()
 
     class Spy(MaxAtKTrainer):
         def _generate_and_score_completions(self, inputs):
             batch = super()._generate_and_score_completions(inputs)
             for ids, mask in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True):
-                seen.add(tuple(ids[mask.bool()].tolist()))
+                trained_prompts.add(tuple(ids[mask.bool()].tolist()))
             return batch
 
     monkeypatch.setattr("maxatk.train.run.MaxAtKTrainer", Spy)
@@ -347,8 +347,8 @@ def test_training_reads_the_prompts_that_evaluation_reads(
     settings = PromptSettings(**prompt)
     tokenizer = load_tokenizer(recipe["model"], prompt=settings)
     read = {tuple(prompt_ids(tokenizer, p.problem.prompt, settings)) for p in mini_problems}
-    assert seen
-    assert seen <= read
+    assert trained_prompts
+    assert trained_prompts <= read
     assert json.loads((out / TRAIN_RECORD).read_text())["recipe"]["prompt"] == prompt
     same = PromptSettings(system="# read and print", template_arguments={"loud": True})
     assert prompt_difference(prompt, same) is None
@@ -449,7 +449,8 @@ def test_a_reward_that_fails_ends_a_training_or_is_counted_in_its_log(recipe, tm
         run({**recipe, "reward": fails})
     shares = {"zero": "frac_reward_failed", "drop": "frac_without_reward"}
     for policy, logged in shares.items():
-        reward, out = {"reward": fails, "on_error": policy}, tmp_path / policy
+        reward = {"reward": fails, "on_error": policy}
+        out = tmp_path / policy
         run({**recipe, "reward": reward, "out": str(out)})
         rows = json.loads((out / TRAIN_RECORD).read_text())["log_history"]
         assert 0 < rows[0][logged] < 1

@@ -23,8 +23,8 @@ def test_leave_one_out_with_k_1_is_rloo(make_trainer):
     trainer = make_trainer(method="bon_loo1", k=1, max_steps=1)
     trainer.train()
     rewards, group_advantages = groups(trainer)
-    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (GROUP - 1)
-    np.testing.assert_allclose(group_advantages, rewards - others, atol=1e-6)
+    means_of_others = (rewards.sum(axis=1, keepdims=True) - rewards) / (GROUP - 1)
+    np.testing.assert_allclose(group_advantages, rewards - means_of_others, atol=1e-6)
     assert np.abs(group_advantages).max() > 0.1
 
 
@@ -54,7 +54,8 @@ def test_the_expected_gradient_of_dr_grpo_is_that_of_max_at_k(tmp_path, k, scale
 def test_a_batch_scale_is_one_running_root_mean_square_of_groups_with_a_signal(make_trainer):
     trainer = make_trainer(advantage_scale="batch", max_steps=4)
     trainer.train()
-    mean, weight = 0.0, 0.0
+    mean = 0.0
+    weight = 0.0
     for generation in range(4):
         rewards, group_advantages = groups(trainer, generation)
         raw = advantages(rewards, "bon_loo1", 2)
@@ -84,12 +85,13 @@ def test_reused_samples_keep_the_scale_of_their_rollout_batch(make_trainer, rows
         )
         trainer.train()
         by_place = {}
-        for seen in trainer.seen:
-            places = seen.inputs[GROUP_ROW].tolist()
-            values = seen.inputs["advantages"].tolist()
-            by_place.update({(seen.step, p): a for p, a in zip(places, values, strict=True)})
+        for batch in trainer.seen:
+            places = batch.inputs[GROUP_ROW].tolist()
+            values = batch.inputs["advantages"].tolist()
+            by_place.update({(batch.step, p): a for p, a in zip(places, values, strict=True)})
         by_scale[name] = np.array([[by_place[step, p] for p in range(8)] for step in (0, 1)])
-    plain, scaled = by_scale["sum"], by_scale[scale]
+    plain = by_scale["sum"]
+    scaled = by_scale[scale]
     assert np.abs(plain[1] - plain[0]).max() > 1e-3, "no correction acted"
     factor = scaled[0][plain[0] != 0] / plain[0][plain[0] != 0]
     np.testing.assert_allclose(factor, factor[0], rtol=1e-5)

@@ -22,7 +22,10 @@ class Recorded:
     """A reward function that keeps what it gave, one list a rollout batch."""
 
     def __init__(self, name, function):
-        self.__name__, self.function, self.given, self.texts = name, function, [], []
+        self.__name__ = name
+        self.function = function
+        self.given = []
+        self.texts = []
 
     def __call__(self, completions, **_):
         self.given.append([self.function(text) for text in completions])
@@ -43,7 +46,7 @@ def score():
 def expected(trainer, model_folder, truth, score, method, step):
     """The advantages of the last rollout batch under the policy of a step, by enumeration."""
     policy, rows, _ = trainer.generations[-1]
-    now = next(seen.policy for seen in trainer.seen if seen.step == step)
+    now = next(batch.policy for batch in trainer.seen if batch.step == step)
     logs = sequence_logps(model_folder, now, rows) - sequence_logps(model_folder, policy, rows)
     deltas = np.clip(np.expm1(logs), -CLAMP, CLAMP).reshape(-1, GROUP)
     groups = [np.array(x.given[-1]).reshape(-1, GROUP) for x in (truth, score)]
@@ -70,10 +73,10 @@ def test_the_score_selects_and_is_not_rewarded(
         generation_batch_size=8,
     )
     trainer.train()
-    for seen in trainer.seen:
-        want = expected(trainer, model_folder, truth, score, method, seen.step)
-        want_rows = want[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), want_rows, atol=2e-5)
+    for batch in trainer.seen:
+        want = expected(trainer, model_folder, truth, score, method, batch.step)
+        want_rows = want[batch.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), want_rows, atol=2e-5)
     assert (want < 0).any()
     logged = next(row for row in trainer.state.log_history if "reward" in row)
     assert logged["reward"] == pytest.approx(np.mean(truth.given[-1]), abs=1e-5)

@@ -16,7 +16,10 @@ from maxatk.train.shared_prompts import SharedPrompts, refuse_differences, refus
 
 from .conftest import config, text_reward
 
-PROMPT, COMPLETION, GROUP, PROMPTS = 9, 5, 4, 3
+PROMPT = 9
+COMPLETION = 5
+GROUP = 4
+PROMPTS = 3
 
 
 @pytest.fixture
@@ -31,7 +34,8 @@ def batch():
     prompts = torch.randint(3, 100, (PROMPTS, PROMPT)).repeat_interleave(GROUP, dim=0)
     mask = torch.ones(PROMPTS * GROUP, PROMPT + COMPLETION, dtype=torch.long)
     mask[GROUP : 2 * GROUP, :4] = 0
-    mask[2, -2:] = mask[7, -4:] = 0
+    mask[2, -2:] = 0
+    mask[7, -4:] = 0
     ids = torch.cat([prompts, torch.randint(3, 100, (len(prompts), COMPLETION))], dim=1)
     order = torch.randperm(len(ids))
     return ids[order], mask[order]
@@ -39,11 +43,11 @@ def batch():
 
 def tokens_seen(model):
     """A list that gets the number of tokens of every call of the model."""
-    seen = []
+    counts = []
     model.get_input_embeddings().register_forward_pre_hook(
-        lambda _module, args: seen.append(args[0].numel())
+        lambda _module, args: counts.append(args[0].numel())
     )
-    return seen
+    return counts
 
 
 def logps_and_gradients(called, model, ids, mask):
@@ -57,14 +61,14 @@ def logps_and_gradients(called, model, ids, mask):
 
 def test_log_probabilities_and_gradients_are_those_of_the_ordinary_pass(model, batch):
     expected = logps_and_gradients(model, model, *batch)
-    seen = tokens_seen(model)
+    counts = tokens_seen(model)
     shared = logps_and_gradients(SharedPrompts(model, model, COMPLETION), model, *batch)
     torch.testing.assert_close(shared[0], expected[0], rtol=1e-10, atol=1e-10)
     for mine, theirs in zip(shared[1], expected[1], strict=True):
         # The norms of this architecture work in single precision, whatever the weights are in.
         assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
     prefix = PROMPT - 1
-    assert seen == [PROMPTS * prefix, PROMPTS * GROUP * (COMPLETION + 1)]
+    assert counts == [PROMPTS * prefix, PROMPTS * GROUP * (COMPLETION + 1)]
 
 
 @pytest.mark.parametrize("case", ["different prompts", "one token", "more input"])
@@ -74,16 +78,17 @@ def test_where_nothing_can_be_shared_the_ordinary_pass_is_taken(model, batch, ca
     if case == "different prompts":
         ids[:, 5] = torch.arange(3, 3 + len(ids))
     elif case == "one token":
-        ids, mask = ids[:, -COMPLETION - 1 :], mask[:, -COMPLETION - 1 :]
+        ids = ids[:, -COMPLETION - 1 :]
+        mask = mask[:, -COMPLETION - 1 :]
     else:
         more = {"position_ids": torch.arange(ids.size(1)).expand_as(ids)}
-    seen = tokens_seen(model)
+    counts = tokens_seen(model)
     with torch.no_grad():
         outputs = SharedPrompts(model, model, COMPLETION)(
             input_ids=ids, attention_mask=mask, **more
         )
         expected = model(input_ids=ids, attention_mask=mask)
-    assert seen[:-1] == [ids.numel()]
+    assert counts[:-1] == [ids.numel()]
     torch.testing.assert_close(outputs.logits, expected.logits)
 
 
@@ -105,9 +110,9 @@ def test_training_ends_with_the_same_weights_and_reads_fewer_tokens(make_trainer
     ends = []
     for share in (False, True):
         trainer = make_trainer(text_reward, share_prompts=share, **changes)
-        seen = tokens_seen(trainer.model)
+        counts = tokens_seen(trainer.model)
         trainer.train()
-        ends.append((trainer.model.state_dict(), sum(seen)))
+        ends.append((trainer.model.state_dict(), sum(counts)))
     (plain, all_tokens), (shared, fewer_tokens) = ends
     for name, weight in plain.items():
         torch.testing.assert_close(shared[name], weight, rtol=1e-4, atol=1e-5)
@@ -259,7 +264,8 @@ def test_what_passes_for_rounding_depends_on_the_precision(dtype, apart, fits):
 
 
 def test_the_least_precision_of_the_weights_counts():
-    ordinary, mask = torch.zeros(1, 2), torch.ones(1, 2)
+    ordinary = torch.zeros(1, 2)
+    mask = torch.ones(1, 2)
     with pytest.raises(InvalidValueError, match=r"rounding explains 0\.001\)"):
         refuse_differences(ordinary + 0.02, ordinary, mask, weights={torch.float32})
     refuse_differences(ordinary + 0.02, ordinary, mask, weights={torch.float32, torch.bfloat16})

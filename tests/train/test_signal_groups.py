@@ -40,7 +40,9 @@ class Counting:
     """A reward function that counts the completions it has seen."""
 
     def __init__(self, reward):
-        self.reward, self.seen, self.__name__ = reward, 0, "counting"
+        self.reward = reward
+        self.seen = 0
+        self.__name__ = "counting"
 
     def __call__(self, prompts, completions, **columns):
         self.seen += len(completions)
@@ -57,7 +59,8 @@ def make(folder, out, reward, *, cls=SpyTrainer, dataset=None, **changes):
 
 
 def texts(trainer, rows, name):
-    ids, masks = rows[f"{name}_ids"], rows[f"{name}_mask"].bool()
+    ids = rows[f"{name}_ids"]
+    masks = rows[f"{name}_mask"].bool()
     tokenizer = trainer.processing_class
     return [
         tokenizer.decode(row[mask], skip_special_tokens=True)
@@ -77,7 +80,8 @@ def test_every_group_has_a_signal_and_its_own_prompt_completions_and_rewards(
     trainer.train()
     assert len(trainer.generations) == 2
     for _, rows, rewards in trainer.generations:
-        prompts, completions = texts(trainer, rows, "prompt"), texts(trainer, rows, "completion")
+        prompts = texts(trainer, rows, "prompt")
+        completions = texts(trainer, rows, "completion")
         assert not any(SILENT in prompt for prompt in prompts)
         assert all(len(set(prompts[i : i + GROUP])) == 1 for i in range(0, 16, GROUP))
         expected = silent_for_some(prompts, completions)
@@ -138,7 +142,8 @@ def test_a_resumed_run_draws_the_same_prompts(model_folder, tmp_path, changes, s
         trainer.train(resume_from_checkpoint=resume)
         return trainer
 
-    whole, again = trained(), trained(str(tmp_path / f"checkpoint-{stop}"))
+    whole = trained()
+    again = trained(str(tmp_path / f"checkpoint-{stop}"))
     rows = [row for row in whole.state.log_history if "prompts/drawn" in row]
     assert any(row["prompts/drawn"] > 4 for row in rows), "nothing was drawn again"
     for name, weight in whole.model.state_dict().items():
@@ -152,9 +157,9 @@ def test_masked_completions_are_no_signal(model_folder, tmp_path):
     )  # fmt: skip
     trainer.train()
     _, rows, _ = trainer.generations[0]
-    kept = rows["completion_mask"].sum(dim=1) > 0
-    assert not kept.all()
-    trained = (rows["advantages"] != 0) & kept
+    in_loss = rows["completion_mask"].sum(dim=1) > 0
+    assert not in_loss.all()
+    trained = (rows["advantages"] != 0) & in_loss
     assert trained.reshape(-1, GROUP).any(dim=1).all()
 
 
@@ -278,7 +283,9 @@ def test_a_reward_that_failed_at_the_first_draw_alone_is_in_the_log(model_folder
 
 
 def test_values_of_several_draws_are_those_of_all_their_completions(model_folder, tmp_path):
-    lengths, cut_off, outcomes = [], [], []
+    lengths = []
+    cut_off = []
+    outcomes = []
 
     class Verification:
         __name__ = "verification"

@@ -50,9 +50,9 @@ def test_training_ends_with_the_same_weights_from_fewer_rows(make_trainer, chang
     ends = []
     for skip in (False, True):
         trainer = make_trainer(coarse_reward, skip_zero_advantages=skip, **changes)
-        seen = rows_seen(trainer)
+        counts = rows_seen(trainer)
         trainer.train()
-        ends.append((trainer.model.state_dict(), sum(seen)))
+        ends.append((trainer.model.state_dict(), sum(counts)))
     (plain, all_rows), (skipped, fewer_rows) = ends
     for name, weight in plain.items():
         torch.testing.assert_close(skipped[name], weight, rtol=1e-4, atol=1e-5)
@@ -61,11 +61,11 @@ def test_training_ends_with_the_same_weights_from_fewer_rows(make_trainer, chang
 
 def test_a_rollout_batch_without_signal_moves_nothing(make_trainer):
     trainer = make_trainer(no_reward, skip_zero_advantages=True)
-    seen = rows_seen(trainer)
+    counts = rows_seen(trainer)
     before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
     with pytest.warns(UserWarning, match="train: "):
         trainer.train()
-    assert seen == [1, 1, 1]
+    assert counts == [1, 1, 1]
     for name, weight in trainer.model.state_dict().items():
         torch.testing.assert_close(weight, before[name], rtol=0, atol=0)
 

@@ -216,8 +216,8 @@ def test_what_a_log_does_not_know_breaks_no_rule():
 
 def test_a_row_that_is_held_out_too_counts_once():
     log = log_of(TOO_FAST)
-    both = [{**row, "eval_max@1": row["max@1"]} for row in log]
-    assert found_in(both) == found_in(log)
+    rows = [{**row, "eval_max@1": row["max@1"]} for row in log]
+    assert found_in(rows) == found_in(log)
 
 
 def test_every_rule_has_a_test_and_a_row_in_the_documents_and_no_two_have_one_name():
@@ -230,7 +230,8 @@ def test_every_rule_has_a_test_and_a_row_in_the_documents_and_no_two_have_one_na
 
 def test_a_training_that_does_not_move_seldom_breaks_a_rule_about_moves():
     """Judged after every row of the log, as the trainer does it."""
-    draw, broken = np.random.default_rng(0), 0
+    draw = np.random.default_rng(0)
+    broken = 0
     for _ in range(100):
         chances = draw.beta(0.4, 1.6, (30, 16, 1))
         rewards = (draw.random((30, 16, 16)) < chances).astype(float)

@@ -91,10 +91,10 @@ def test_a_tracker_that_nobody_has_set_up_is_refused_before_any_work(tmp_path, t
 
 def stand_in_for_wandb(monkeypatch, *, mode="online", api_key=None):
     """Put a package in the place of wandb that lets nobody in, and return what it was asked."""
-    asked = []
+    calls = []
 
     def login(**_):
-        asked.append("login")
+        calls.append("login")
         raise RuntimeError("No API key configured.")
 
     module = types.ModuleType("wandb")
@@ -104,7 +104,7 @@ def stand_in_for_wandb(monkeypatch, *, mode="online", api_key=None):
     settings = types.SimpleNamespace(mode=mode, api_key=api_key)
     module.setup = lambda: types.SimpleNamespace(settings=settings)
     monkeypatch.setitem(sys.modules, "wandb", module)
-    return asked
+    return calls
 
 
 @pytest.mark.parametrize("command", ["train", "preview", "distill", "plan"])
@@ -125,11 +125,11 @@ def test_wandb_without_a_login_is_refused_before_model_and_data_are_read(
     with pytest.raises(InvalidValueError, match="report_to: 'wandb' needs a login, by `wandb log"):
         begin(recipe)
     for known in ({"mode": "offline"}, {"api_key": "a" * 40}):
-        asked = stand_in_for_wandb(monkeypatch, **known)
+        calls = stand_in_for_wandb(monkeypatch, **known)
         with pytest.raises((InvalidValueError, MissingFileError)) as other:
             begin(recipe)
         assert "report_to" not in str(other.value)
-        assert asked == []
+        assert calls == []
     assert not (tmp_path / "out").exists()
 
 

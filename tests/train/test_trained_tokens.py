@@ -27,14 +27,16 @@ from maxatk.train.batch import GROUP_ROW
 from .conftest import GROUP, SpyTrainer, config, text_reward, with_weights
 from .expected import brute_force, sequence_logps
 
-WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+WHOLE = {}
+SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 FEW = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}  # whole groups too
 ENVIRONMENT = [40, 41, 42, 43, 44]  # what the environment says, the same for everyone
 
 
 def talk(prompts, trainer):
     """Three tokens of the policy, five of an environment, three of the policy."""
-    prompt_ids, completions = [], []
+    prompt_ids = []
+    completions = []
     for prompt in prompts:
         ids = trainer.processing_class(prompt)["input_ids"]
         completion = []
@@ -104,14 +106,14 @@ def test_what_an_environment_says_is_in_no_ratio(
     policy, rows, rewards = trainer.generations[0]
     old = logps_of_the_policys_tokens(model_folder, policy, rows)
     moved = 0.0
-    for seen in trainer.seen:
-        now = logps_of_the_policys_tokens(model_folder, seen.policy, rows)
+    for batch in trainer.seen:
+        now = logps_of_the_policys_tokens(model_folder, batch.policy, rows)
         moved = max(moved, float(np.abs(now - old).max()))
         shape = (-1, GROUP)
         scored = rewards.double().numpy().reshape(shape)
         expected = brute_force(method, scored, (now - old).reshape(shape), k=2, form=form)
-        expected_rows = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
+        expected_rows = expected.reshape(-1)[batch.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
     assert moved > 1e-2
 
 
@@ -131,10 +133,8 @@ def test_the_logged_ratios_are_those_of_an_optimizer_step_without_what_an_enviro
     )
     trainer.train()
     rows = trainer.generations[0][1]
-    now, old = (
-        logps_of_the_policys_tokens(model_folder, policy, rows)
-        for policy in (trainer.seen[-1].policy, trainer.seen[0].policy)
-    )
+    now = logps_of_the_policys_tokens(model_folder, trainer.seen[-1].policy, rows)
+    old = logps_of_the_policys_tokens(model_folder, trainer.seen[0].policy, rows)
     logged = [row for row in trainer.state.log_history if "ratio/mean_abs_delta" in row]
     deviations = np.abs(np.expm1(now - old))
     assert len(logged) == 1
@@ -153,10 +153,8 @@ def test_completions_that_the_loss_leaves_out_are_in_no_logged_ratio(
     rows = trainer.generations[0][1]
     in_loss = rows["completion_mask"].any(dim=1)
     assert 0 < in_loss.sum() < len(in_loss)
-    now, old = (
-        sequence_logps(model_folder, seen.policy, rows)
-        for seen in (trainer.seen[-1], trainer.seen[0])
-    )
+    now = sequence_logps(model_folder, trainer.seen[-1].policy, rows)
+    old = sequence_logps(model_folder, trainer.seen[0].policy, rows)
     deviations = np.abs(np.expm1(now - old))[in_loss]
     assert deviations.max() > 0.01
     row = trainer.state.log_history[1]
@@ -177,7 +175,7 @@ TEMPLATE = (
 @pytest.fixture(scope="module")
 def vision(tmp_path_factory):
     """A real vision-language model with random weights, its processor, and problems with images."""
-    words = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<pad>"))
+    words = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
     words.pre_tokenizer = WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -231,7 +229,10 @@ class SeesImages(MaxAtKTrainer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.images, self.policies, self.seen, self.generation = [], {}, [], None
+        self.images = []
+        self.policies = {}
+        self.seen = []
+        self.generation = None
         self.model.register_forward_pre_hook(self._note, with_kwargs=True)
 
     def _note(self, _module, _args, model_inputs):
@@ -289,7 +290,8 @@ def test_every_forward_pass_of_a_vision_model_gets_its_images(vision, tmp_path, 
     assert trainer.images
     assert all(trainer.images)
     rows, rewards = trainer.generation
-    old, now = (logps_with_images(folder, trainer.policies[step], rows) for step in (0, 1))
+    old = logps_with_images(folder, trainer.policies[0], rows)
+    now = logps_with_images(folder, trainer.policies[1], rows)
     scored = rewards.double().numpy().reshape(-1, GROUP)
     ratios = (now - old).reshape(-1, GROUP)
     expected = brute_force("bon_off_policy_exact", scored, ratios, k=2, form="ppo").reshape(-1)

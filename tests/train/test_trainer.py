@@ -26,7 +26,8 @@ SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 class Counting(SpyTrainer):
     """Counts the extra forward passes."""
 
-    extra, refreshing = 0, False
+    extra = 0
+    refreshing = False
 
     def _refresh_advantages(self):
         self.refreshing = True
@@ -58,9 +59,9 @@ def test_split_groups_take_their_ratios_from_an_extra_pass(
     assert len(trainer.generations) == 1
     assert len(trainer.seen) == 16
     assert trainer.extra == 3 * 8  # before every step but the first
-    groups = [set((seen.inputs[GROUP_ROW] // GROUP).tolist()) for seen in trainer.seen]
+    groups = [set((batch.inputs[GROUP_ROW] // GROUP).tolist()) for batch in trainer.seen]
     assert any(len(numbers) > 1 for numbers in groups)
-    hidden = ["old_per_token_logps" not in seen.inputs for seen in trainer.seen]
+    hidden = ["old_per_token_logps" not in batch.inputs for batch in trainer.seen]
     assert all(hidden) if form == "reinforce" else not any(hidden)  # from the surrogate
     moved = check_every_step(trainer, model_folder, method=method, form=form)
     assert moved > 1e-3, "the policy did not move: this test would pass without any correction"
@@ -83,7 +84,7 @@ def test_whole_groups_take_their_ratios_from_the_loss(make_trainer, model_folder
     trainer.train()
     assert trainer.extra == 0
     assert len(trainer.generations) == 1
-    rows = [seen.inputs[GROUP_ROW].tolist() for seen in trainer.seen]
+    rows = [batch.inputs[GROUP_ROW].tolist() for batch in trainer.seen]
     assert sorted(rows[0] + rows[1]) == list(range(16))
     assert all(group[0] % GROUP == 0 for r in rows for group in (r[:GROUP], r[GROUP:]))
     assert trainer.generations[0][2].isnan().any()
@@ -171,7 +172,8 @@ def test_several_rewards_are_added_with_their_weights(make_trainer, model_folder
     )
     trainer.train()
     texts = trainer._logs["completion"]
-    one, other = text_reward(texts), reward_with_gaps(texts)
+    one = text_reward(texts)
+    other = reward_with_gaps(texts)
     expected = [a - 0.5 * (b or 0.0) for a, b in zip(one, other, strict=True)]
     np.testing.assert_allclose(trainer.generations[0][2].numpy(), expected, atol=1e-6)
     check_every_step(trainer, model_folder, method="bon_off_policy_exact")
@@ -182,12 +184,12 @@ def test_the_advantages_follow_the_schedule_of_k_which_stays_for_a_rollout_batch
     trainer.train()
     logged = [row["objective/k"] for row in trainer.state.log_history if "objective/k" in row]
     assert logged == [4.0, 3.0]  # 4 - 3 * step / 4, halves rounded up, at steps 0 and 2
-    for seen in trainer.seen:
-        rewards = trainer.generations[seen.step // 2][2].numpy().reshape(-1, GROUP)
-        k = int(logged[seen.step // 2])
+    for batch in trainer.seen:
+        rewards = trainer.generations[batch.step // 2][2].numpy().reshape(-1, GROUP)
+        k = int(logged[batch.step // 2])
         expected = brute_force("bon_loo1", rewards, np.zeros_like(rewards), k=k, form="ppo")
-        expected_rows = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=1e-5)
+        expected_rows = expected.reshape(-1)[batch.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), expected_rows, atol=1e-5)
 
 
 def test_fewer_prompts_than_a_rollout_batch_needs_are_refused_before_the_weights(

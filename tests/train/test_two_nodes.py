@@ -34,7 +34,7 @@ def two_namespaces():
             made.append(ip("link", "set", end, "netns", name))
             made.append(ip("-n", name, "addr", "add", f"{address}/24", "dev", end))
             made += [ip("-n", name, "link", "set", device, "up") for device in (end, "lo")]
-        failed = [one.stderr for one in made if one.returncode]
+        failed = [process.stderr for process in made if process.returncode]
         if failed:
             pytest.skip(f"network namespaces cannot be made here: {failed[0]}")
         yield list(zip(names, ends, strict=True))

@@ -42,20 +42,22 @@ def check_ranks(model_folder, folder, *, whole):
     on_policy = np.concatenate([rank["generations"][0][1]["advantages"] for rank in ranks])
     moved = 0.0
     for step in range(4):
-        seen = [next(s for s in rank["seen"] if s["step"] == step) for rank in ranks]
-        for name, weight in seen[0]["policy"].items():
-            torch.testing.assert_close(seen[1]["policy"][name], weight, msg=f"{name} differs")
-        log_ratios = all_logps(model_folder, ranks, seen[0]["policy"]) - old
+        micro_batches = [next(s for s in rank["seen"] if s["step"] == step) for rank in ranks]
+        for name, weight in micro_batches[0]["policy"].items():
+            torch.testing.assert_close(
+                micro_batches[1]["policy"][name], weight, msg=f"{name} differs"
+            )
+        log_ratios = all_logps(model_folder, ranks, micro_batches[0]["policy"]) - old
         expected = brute_force(
             "bon_off_policy_exact", rewards, log_ratios.reshape(-1, GROUP), k=2, form="ppo"
         ).reshape(-1)
-        for micro_batch in seen:
+        for micro_batch in micro_batches:
             rows = micro_batch["inputs"][GROUP_ROW].numpy()
             advantages = micro_batch["inputs"]["advantages"].numpy()
             np.testing.assert_allclose(advantages, expected[rows], atol=2e-5)
         if step > 0 and whole:  # what is logged is of the micro-batches of both processes
-            both = np.concatenate([part["inputs"][GROUP_ROW].numpy() for part in seen])
-            deviation = np.abs(np.expm1(log_ratios[both])).mean()
+            places = np.concatenate([part["inputs"][GROUP_ROW].numpy() for part in micro_batches])
+            deviation = np.abs(np.expm1(log_ratios[places])).mean()
             for rank in ranks:
                 assert rank["log"][step]["ratio/mean_abs_delta"] == pytest.approx(
                     deviation, abs=1e-4

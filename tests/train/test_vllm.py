@@ -16,7 +16,8 @@ from .enumerated import EveryGroup, gradient_of_max_at_k, write_model
 from .expected import brute_force, sequence_logps
 from .vllm_stand_in import StandIn
 
-WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+WHOLE = {}
+SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 SAMPLED = {"use_vllm": True, "vllm_importance_sampling_clip_max": None, "learning_rate": 3e-2}
 METHOD = "bon_off_policy_exact"
 
@@ -56,13 +57,13 @@ def test_advantages_are_those_of_ratios_to_the_chosen_behaviour(
     )
     old = sampler if behaviour == "sampler" else policy_logps
     scored = rewards.double().numpy().reshape(-1, GROUP)
-    for seen in trainer.seen:
-        now = sequence_logps(model_folder, seen.policy, rows)
+    for batch in trainer.seen:
+        now = sequence_logps(model_folder, batch.policy, rows)
         log_ratios = (now - old).reshape(-1, GROUP)
         expected = brute_force(METHOD, scored, log_ratios, k=2, form=form).reshape(-1)
-        places = seen.inputs[GROUP_ROW].numpy()
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected[places], atol=5e-5)
-        own_factor = seen.inputs["importance_sampling_ratio"][:, 0].numpy()
+        places = batch.inputs[GROUP_ROW].numpy()
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), expected[places], atol=5e-5)
+        own_factor = batch.inputs["importance_sampling_ratio"][:, 0].numpy()
         once = form == "reinforce" and behaviour == "sampler"  # the weights hold it
         factor = np.ones(len(places)) if once else np.exp(policy_logps - sampler)[places]
         np.testing.assert_allclose(own_factor, factor, atol=1e-4)
@@ -79,11 +80,11 @@ def test_tokens_without_a_probability_of_the_sampler_count_with_that_of_the_trai
     policy, rows, rewards = trainer.generations[0]
     scored = rewards.double().numpy().reshape(-1, GROUP)
     old = sequence_logps(model_folder, policy, rows)
-    for seen in trainer.seen:
-        log_ratios = sequence_logps(model_folder, seen.policy, rows) - old
+    for batch in trainer.seen:
+        log_ratios = sequence_logps(model_folder, batch.policy, rows) - old
         expected = brute_force(METHOD, scored, log_ratios.reshape(-1, GROUP), k=2, form="ppo")
-        expected_rows = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
+        expected_rows = expected.reshape(-1)[batch.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), expected_rows, atol=5e-5)
 
 
 @pytest.mark.parametrize("form, length", [("ppo", 1), ("reinforce", 2)])

@@ -87,9 +87,11 @@ def main(tracker: str, model: str, out: Path, completions: bool) -> None:
     logged = {}
     for row in trainer.state.log_history:
         logged.update(row)
-    kept = {k: v for k, v in VALUES[tracker]().items() if isinstance(v, (int, float))}
+    numbers = {
+        key: value for key, value in VALUES[tracker]().items() if isinstance(value, (int, float))
+    }
     (out / "values.json").write_text(
-        json.dumps({"logged": logged, "kept": kept, "texts": TEXTS[tracker]()})
+        json.dumps({"logged": logged, "kept": numbers, "texts": TEXTS[tracker]()})
     )
 
 

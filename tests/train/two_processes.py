@@ -34,13 +34,13 @@ def main(model: str, out: Path, rows: int) -> None:
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
     )
     trainer.train()
-    kept = {
+    record = {
         "whole_groups": trainer._rollout.whole,
         "log": [row for row in trainer.state.log_history if "loss" in row],
         "generations": trainer.generations,
-        "seen": [dataclasses.asdict(seen) for seen in trainer.seen],
+        "seen": [dataclasses.asdict(batch) for batch in trainer.seen],
     }
-    torch.save(kept, out / f"rank-{trainer.accelerator.process_index}.pt")
+    torch.save(record, out / f"rank-{trainer.accelerator.process_index}.pt")
 
 
 if __name__ == "__main__":

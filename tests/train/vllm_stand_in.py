@@ -18,7 +18,9 @@ class StandIn:
     """The share of tokens without a log-probability, as vLLM now and then has none."""
 
     def __init__(self, model, **_):
-        self.model, self.handed, self.used = model, [], []
+        self.model = model
+        self.handed = []
+        self.used = []
         self._generator = torch.Generator().manual_seed(0)
 
     def sync_weights(self):
@@ -38,7 +40,8 @@ class StandIn:
         return None, [ids for ids, _ in drawn], [odds for _, odds in drawn], None
 
     def _complete(self, sampler, prompt):
-        ids, odds = [], []
+        ids = []
+        odds = []
         for _ in range(6):
             with torch.no_grad():
                 logits = sampler(torch.tensor([list(prompt) + ids])).logits[0, -1]

@@ -36,7 +36,8 @@ def trainer(training=True, **args):
         def __init__(self):
             self.args = types.SimpleNamespace(**args)
             self.model = types.SimpleNamespace(training=training)
-            self.metrics, self.extra = {}, {}
+            self.metrics = {}
+            self.extra = {}
 
         def log_metric(self, name, value):
             self.metrics[name] = value
@@ -96,7 +97,7 @@ def test_ids_of_tensors_and_arrays_are_compared_by_what_they_hold():
     rollouts = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
     of_rollouts = best_of(of(twice), k=1, rollouts="rollout")
     listed = call(of_rollouts, rollout=rollouts.tolist())
-    assert listed == [1.0 * v for v in (0.5, 0.5, -0.5, -0.5, 1.0, 1.0, -1.0, -1.0)]
+    assert listed == [1.0 * value for value in (0.5, 0.5, -0.5, -0.5, 1.0, 1.0, -1.0, -1.0)]
     for column in (rollouts, list(rollouts)):
         assert call(of_rollouts, rollout=column) == listed
 
@@ -187,7 +188,8 @@ def test_the_logged_reward_counts_a_rollout_of_several_rows_once(rule, mean):
 
 @pytest.mark.parametrize("value", [{"weights": 1.0}, {"groups": 3}, {"rollouts": 3}, {"folder": 3}])
 def test_an_argument_of_another_kind_is_refused_by_its_name(value):
-    with pytest.raises(InvalidValueError, match=f"best_of: {next(iter(value))}: must be"):
+    (name,) = value
+    with pytest.raises(InvalidValueError, match=f"best_of: {name}: must be"):
         best_of(of(REWARDS), k=2, **value)
 
 
@@ -218,8 +220,8 @@ def test_an_async_reward_gives_an_async_function():
 def test_the_log_gets_what_the_training_is_about():
     shown = trainer(num_generations=4, scale_rewards="none")
     rewards = [*REWARDS[:4], 0.5, 0.5, 0.5, 0.5]
-    both = {"log_metric": shown.log_metric, "log_extra": shown.log_extra}
-    call(best_of(of(rewards), k=2), **both)
+    loggers = {"log_metric": shown.log_metric, "log_extra": shown.log_extra}
+    call(best_of(of(rewards), k=2), **loggers)
     rows = np.reshape(rewards, (2, 4))
     assert shown.metrics == {
         "best_of/reward": pytest.approx(rows.mean()),

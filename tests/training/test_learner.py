@@ -301,7 +301,8 @@ def test_rows_in_any_order_are_groups_and_back():
 
 
 def test_ids_in_tensors_name_the_same_samples_as_numbers():
-    ids, rollouts = [1, 0, 1, 1], [0, 0, 0, 1]
+    ids = [1, 0, 1, 1]
+    rollouts = [0, 0, 0, 1]
     of_tensors = Rows(torch.tensor(ids), 2, torch.tensor(rollouts))
     assert of_tensors.members == Rows(ids, 2, rollouts).members == [[[0, 2], [3]], [[1]]]
 

@@ -187,7 +187,8 @@ def test_a_row_of_the_log_of_no_step_is_refused(tmp_path, step):
     ],
 )
 def test_settings_of_a_record_that_are_not_allowed_are_refused(tmp_path, settings):
-    with pytest.raises(InvalidValueError, match=next(iter(settings))):
+    (name,) = settings
+    with pytest.raises(InvalidValueError, match=name):
         TrainingRecord(
             **{"folder": tmp_path, "objective": OBJECTIVE, "group_size": 4, "steps": 3, **settings}
         )

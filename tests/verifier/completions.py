@@ -11,11 +11,10 @@ QUOTED = (
     'def add(a, b):\n    """Use:\n    ```{}\n    add(1, 2)\n    ```\n    """\n    return a + b\n'
 )
 BODY = "    total = a + b\n    return total\n"
-IMPORT, ROOT = "import math\n", "def root(x):\n    return math.sqrt(x)\n"
-TYPES, TYPED = (
-    "from typing import List\n",
-    "class Solution:\n    def f(self, x: List[int]): return x\n",
-)
+IMPORT = "import math\n"
+ROOT = "def root(x):\n    return math.sqrt(x)\n"
+TYPES = "from typing import List\n"
+TYPED = "class Solution:\n    def f(self, x: List[int]): return x\n"
 LIMITED = "def f(x):\n    return min(x, LIMIT)\n"
 MAIN = "a, b = map(int, input().split())\nprint(add(a, b))\n"
 FUTURE = "from __future__ import annotations\n"
@@ -78,7 +77,7 @@ def indented(text, by="    "):
     return "".join(by + line if line.strip() else line for line in text.splitlines(keepends=True))
 
 
-def both(program, later):
+def blocks(program, later):
     """Return a completion with a program and a later block."""
     return f"{PY}{program}{END}So:\n{PY}{later}{END}"
 
@@ -110,10 +109,10 @@ COMPLETIONS = [
     (f'{PY}{LOOP}{END}Next:\n{PY}# input() reads\nprint("5")\n{END}', None, LOOP),
     (f'{PY}{LOOP}{END}Next:\n{PY}print("call input() here")\n{END}', None, LOOP),
     # and print nothing
-    (both(LOOP, "n = int(input())\nn * 3  # print it\n"), None, LOOP),
-    (both(LOOP, 'n = int(input())\nnote = "print or write to stdout"\n'), None, LOOP),
-    (both(LOOP, "n = int(input())\ndef rewrite(n):\n    return n\nrewrite(n)\n"), None, LOOP),
-    (both(LOOP, ALSO_WRITES), None, ALSO_WRITES),
+    (blocks(LOOP, "n = int(input())\nn * 3  # print it\n"), None, LOOP),
+    (blocks(LOOP, 'n = int(input())\nnote = "print or write to stdout"\n'), None, LOOP),
+    (blocks(LOOP, "n = int(input())\ndef rewrite(n):\n    return n\nrewrite(n)\n"), None, LOOP),
+    (blocks(LOOP, ALSO_WRITES), None, ALSO_WRITES),
     (f"{PY}{LOOP}# sys.stdin = io.StringIO('3')\n{END}Next:\n{PY}print(9)\n{END}", None,
      f"{LOOP}# sys.stdin = io.StringIO('3')\n"),
     ("Use `x` and ```y``` here", None, "Use `x` and ```y``` here"),
@@ -224,8 +223,8 @@ COMPLETIONS = [
     (f"{PY}{ADD}{END}Its signature is:\n{PY}def add(a, b): ...\n{END}", "add", ADD),
     (f"{PY}{ADD}{END}that is\n```\ndef add(a, b):\n{END}", "add", ADD),
     (f"{PY}def add(a, b):\n    pass\n{END}becomes\n{PY}{ADD}{END}", "add", ADD),
-    (both(ADD, "def add(a, b):\n    raise NotImplementedError\n"), "add", ADD),
-    (both(ADD, "def add(a, b):\n    'Add.'\n    raise NotImplementedError('x')\n"), "add", ADD),
+    (blocks(ADD, "def add(a, b):\n    raise NotImplementedError\n"), "add", ADD),
+    (blocks(ADD, "def add(a, b):\n    'Add.'\n    raise NotImplementedError('x')\n"), "add", ADD),
     (f"{PY}def add(a, b): ...\n{END}", "add", "def add(a, b): ...\n"),
     ("```\ndef adder(): 1\n```\n```\nx\n```", "add", "x\n"),
     ("```\ndef a(): 1\n```\n```\nx\n```", "[", "x\n"),
@@ -239,10 +238,10 @@ COMPLETIONS = [
     (f"{PY}{ADD}{END}The rest:\n{PY}{MAIN}{END}", None, f"{ADD}\n{MAIN}"),
     (f"{PY}{PRIME}print(is_prime(7))\n{END}{PY}{SIEVE}{END}", "primes", SIEVE),  # it would print
     (f"{PY}n = int(input())\n{END}{PY}{LOOP}{END}", None, LOOP),  # nothing is lacking
-    (both(PRIME, FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
-    (both(FUTURE + PRIME, SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
-    (both(FUTURE + PRIME, DOC + FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{DOC}{SIEVE}"),
-    (both(ADD, FUTURE + MAIN), None, f"{FUTURE}{ADD}\n{MAIN}"),
+    (blocks(PRIME, FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
+    (blocks(FUTURE + PRIME, SIEVE), "primes", f"{FUTURE}{PRIME}\n{SIEVE}"),
+    (blocks(FUTURE + PRIME, DOC + FUTURE + SIEVE), "primes", f"{FUTURE}{PRIME}\n{DOC}{SIEVE}"),
+    (blocks(ADD, FUTURE + MAIN), None, f"{FUTURE}{ADD}\n{MAIN}"),
     (f"{PY}{PRIME}{END}not needed:\n{PY}{ADD}{END}", "add", ADD),
     # a program that reads the input, and what follows it
     (f"{PY}{LOOP}{END}Example:\n{PY}print(2)\n{END}", None, LOOP),
@@ -261,35 +260,35 @@ COMPLETIONS = [
     (f"```ipython\n{ADD}{END}Use:\n```ipython\n{USE}{END}", "add", ADD),
     (f"```pypy3\n{LOOP}{END}Output:\n```\n0\n1\n{END}", None, LOOP),
     # a program, and excerpts that explain it
-    (both(SHORT_SUM, "n = int(input())\n"), None, SHORT_SUM),
-    (both(SHORT_SUM, "n = int(input())  # the size\n"), None, SHORT_SUM),
-    (both(SHORT_SUM, first(4, SHORT_SUM)), None, SHORT_SUM),  # which prints and ends
-    (both(WHOLE, "n = int(input())\na = list(map(int, input().split()))\n"), None, WHOLE),
-    (both(WHOLE, "    n = int(input())\n    if n == 0:\n        print(0)\n"), None, WHOLE),
-    (both(WHOLE, KADANE_MAIN), None, WHOLE),  # it lacks `max_sum`
-    (both(WHOLE, first(8, KADANE_MAIN)) + f"and\n{PY}{GUARD}{END}", None, WHOLE),
-    (both(WHOLE, "a = list(map(int, input().split()))\nprint(max_sum(a))\n"), None, WHOLE),
-    (both(WHOLE, 'sys.stdin = io.StringIO("3\\n1 2 3")\nmain()\n'), None, WHOLE),
-    (both(LOOP, f'import io, sys\nsys.stdin = io.StringIO("3")\n{LOOP}'), None, LOOP),
+    (blocks(SHORT_SUM, "n = int(input())\n"), None, SHORT_SUM),
+    (blocks(SHORT_SUM, "n = int(input())  # the size\n"), None, SHORT_SUM),
+    (blocks(SHORT_SUM, first(4, SHORT_SUM)), None, SHORT_SUM),  # which prints and ends
+    (blocks(WHOLE, "n = int(input())\na = list(map(int, input().split()))\n"), None, WHOLE),
+    (blocks(WHOLE, "    n = int(input())\n    if n == 0:\n        print(0)\n"), None, WHOLE),
+    (blocks(WHOLE, KADANE_MAIN), None, WHOLE),  # it lacks `max_sum`
+    (blocks(WHOLE, first(8, KADANE_MAIN)) + f"and\n{PY}{GUARD}{END}", None, WHOLE),
+    (blocks(WHOLE, "a = list(map(int, input().split()))\nprint(max_sum(a))\n"), None, WHOLE),
+    (blocks(WHOLE, 'sys.stdin = io.StringIO("3\\n1 2 3")\nmain()\n'), None, WHOLE),
+    (blocks(LOOP, f'import io, sys\nsys.stdin = io.StringIO("3")\n{LOOP}'), None, LOOP),
     (f"```\n{LOOP}{END}where\n```\nn = int(input())\n{END}reads.", None, LOOP),
-    (both(ADD + USE, USE), None, ADD + USE),
-    (both(KADANE, "def max_sum(a):\n    best = cur = a[0]\n"), "max_sum", KADANE),
-    (both(KADANE, "def max_sum(a):\n    best = cur = a[0]\n    # ...\n"), "max_sum", KADANE),
-    (both(KADANE, "def max_sum(a):\n    best = cur = a[0]\n    ...\n"), "max_sum", KADANE),
-    (both(KADANE, first(6, KADANE)), "max_sum", KADANE),  # it ends in the head of a loop
-    (both(KADANE, "   def max_sum(a):\n       best = cur = a[0]\n"), "max_sum", KADANE),
-    (both(BOXED, first(3, BOXED)), "Box", BOXED),
-    (both(PRIME + SIEVE + SIEVE_USE, SIEVE), "primes", PRIME + SIEVE + SIEVE_USE),
+    (blocks(ADD + USE, USE), None, ADD + USE),
+    (blocks(KADANE, "def max_sum(a):\n    best = cur = a[0]\n"), "max_sum", KADANE),
+    (blocks(KADANE, "def max_sum(a):\n    best = cur = a[0]\n    # ...\n"), "max_sum", KADANE),
+    (blocks(KADANE, "def max_sum(a):\n    best = cur = a[0]\n    ...\n"), "max_sum", KADANE),
+    (blocks(KADANE, first(6, KADANE)), "max_sum", KADANE),  # it ends in the head of a loop
+    (blocks(KADANE, "   def max_sum(a):\n       best = cur = a[0]\n"), "max_sum", KADANE),
+    (blocks(BOXED, first(3, BOXED)), "Box", BOXED),
+    (blocks(PRIME + SIEVE + SIEVE_USE, SIEVE), "primes", PRIME + SIEVE + SIEVE_USE),
     # a later program that corrects an earlier one, also by fewer lines
-    (both(SHORT_SUM, SHORT_SUM.replace("-=", "+=")), None, SHORT_SUM.replace("-=", "+=")),
-    (both(f"{SHORT_SUM}print('debug')\n", SHORT_SUM), None, SHORT_SUM),
-    (both(f"import sys\n{SHORT_SUM}", SHORT_SUM), None, SHORT_SUM),
-    (both(f"import sys\nsys.stdin = open('a.txt')\n{LOOP}", LOOP), None, LOOP),
-    (both(f"def main(:\n{LOOP}", LOOP), None, LOOP),  # the first one is no program
-    (both(f"for i in range(2):\n{indented(LOOP)}", LOOP), None, LOOP),
-    (both(ADD + MAIN, ADD), "add", ADD),  # which reads no input
-    (both(WRONG, "def add(a, b):\n    return a\n"), "add", "def add(a, b):\n    return a\n"),
-    (both(f"from math import gcd\n{MAIN}", STAR), None, STAR),
+    (blocks(SHORT_SUM, SHORT_SUM.replace("-=", "+=")), None, SHORT_SUM.replace("-=", "+=")),
+    (blocks(f"{SHORT_SUM}print('debug')\n", SHORT_SUM), None, SHORT_SUM),
+    (blocks(f"import sys\n{SHORT_SUM}", SHORT_SUM), None, SHORT_SUM),
+    (blocks(f"import sys\nsys.stdin = open('a.txt')\n{LOOP}", LOOP), None, LOOP),
+    (blocks(f"def main(:\n{LOOP}", LOOP), None, LOOP),  # the first one is no program
+    (blocks(f"for i in range(2):\n{indented(LOOP)}", LOOP), None, LOOP),
+    (blocks(ADD + MAIN, ADD), "add", ADD),  # which reads no input
+    (blocks(WRONG, "def add(a, b):\n    return a\n"), "add", "def add(a, b):\n    return a\n"),
+    (blocks(f"from math import gcd\n{MAIN}", STAR), None, STAR),
     # quotes in the place of backticks
     (f"Here:\n{QUOTES}python\n{ADD}{QUOTES}\nDone.", "add", ADD),
     (f"Here:\n{QUOTES}python\n{LOOP}{QUOTES}\nDone.", None, LOOP),

@@ -356,12 +356,10 @@ INSTRUCTIONS = {
     "vmcall": "vmcall",
 }
 
-MEMORY, TIME, OUTPUT, ERROR = (
-    Outcome.MEMORY_LIMIT,
-    Outcome.TIME_LIMIT,
-    Outcome.OUTPUT_LIMIT,
-    Outcome.RUNTIME_ERROR,
-)
+MEMORY = Outcome.MEMORY_LIMIT
+TIME = Outcome.TIME_LIMIT
+OUTPUT = Outcome.OUTPUT_LIMIT
+ERROR = Outcome.RUNTIME_ERROR
 RESOURCES = {
     "endless loop": (body("for (volatile int i = 0;; i++) ;"), TIME),
     "endless constructor": (

@@ -92,5 +92,5 @@ def test_nothing_of_an_input_is_left_to_the_next_program():
 def test_no_file_is_left_behind(verifier):
     before = set(Path("/tmp").iterdir())
     attacks.fails(verifier, {f"cross {n}": a for n, a in attacks.ALL.items() if "cross" in n})
-    left = {path for path in set(Path("/tmp").iterdir()) - before if "maxatk" in path.name}
-    assert not left
+    new_paths = {path for path in set(Path("/tmp").iterdir()) - before if "maxatk" in path.name}
+    assert not new_paths

@@ -162,7 +162,8 @@ def test_nothing_piles_up_after_hundreds_of_hostile_programs():
         verdicts = verifier.verify_many(jobs[:20])
         before = state()
         verdicts += [verifier.verify_many([job])[0] for job in jobs[20:]]
-        after, idle = state(), cpu_seconds()
+        after = state()
+        idle = cpu_seconds()
         time.sleep(1)
         assert cpu_seconds() - idle < 0.2
     assert after == before

@@ -64,7 +64,8 @@ def new_below(known, *, seconds=20):
     """Return the processes below that were not there, as soon as there is one."""
     deadline = time.monotonic() + patience(seconds)
     while time.monotonic() < deadline:
-        if new := [p for p in below(os.getpid()) if p.pid not in known]:
+        new = [p for p in below(os.getpid()) if p.pid not in known]
+        if new:
             return new
     raise AssertionError("no program was started")
 
@@ -96,10 +97,10 @@ def test_a_signal_from_outside_is_no_fault_of_the_program(number, program):
 
 
 def test_the_kernel_is_told_to_end_tests_before_their_host():
-    others = set(below(os.getpid()))  # helpers of libraries that earlier tests started
+    earlier = set(below(os.getpid()))  # helpers of libraries that earlier tests started
     with Verifier(workers=2) as verifier:
         assert verifier.verify(SQUARE, TESTS).reward == 1.0
-        processes = set(below(os.getpid())) - others
+        processes = set(below(os.getpid())) - earlier
         scores = [Path(f"/proc/{process.pid}/oom_score_adj").read_text() for process in processes]
     assert scores
     assert set(scores) == {"1000\n"}
@@ -217,7 +218,7 @@ def test_nothing_outlives_the_host(started, killer):
 
 
 def test_closing_ends_everything_at_once(request):
-    others = {process.pid for process in below(os.getpid())}
+    earlier = {process.pid for process in below(os.getpid())}
     verifier = Verifier(workers=2, time_limit=60)
     request.addfinalizer(verifier.close)
     results = []
@@ -229,7 +230,7 @@ def test_closing_ends_everything_at_once(request):
     processes = below(os.getpid())
     verifier.close()
     thread.join(timeout=patience(10))
-    assert not still_alive([p for p in processes if p.pid not in others], seconds=10)
+    assert not still_alive([p for p in processes if p.pid not in earlier], seconds=10)
     assert results[0].outcome is Outcome.INFRA_ERROR
     verifier.close()
     with pytest.raises(SandboxError, match="closed"):
@@ -271,7 +272,7 @@ def test_two_hundred_programs_of_all_kinds(verifier):
     ]
     jobs = [Job(f"{kinds[i % 8][0]}\n# {i}", tuple(TESTS)) for i in range(200)]
     verdicts = verifier.verify_many(jobs)
-    assert [v.reward for v in verdicts] == [kinds[i % 8][1] for i in range(200)]
+    assert [verdict.reward for verdict in verdicts] == [kinds[i % 8][1] for i in range(200)]
 
 
 def test_the_stream_yields_what_is_done_and_can_be_abandoned():
@@ -315,15 +316,15 @@ def test_outcomes_are_the_same_beside_busy_processes():
         for program in MIXED
     ]
 
-    def found():
+    def outcomes_of_jobs():
         with Verifier(workers=2, time_limit=0.6) as verifier:
             return [verdict.outcome.value for verdict in verifier.verify_many(jobs)]
 
-    idle = found()
+    idle = outcomes_of_jobs()
     cores = len(os.sched_getaffinity(0))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * cores)]
     try:
-        assert found() == idle
+        assert outcomes_of_jobs() == idle
     finally:
         for process in busy:
             process.kill()
@@ -338,8 +339,10 @@ def test_the_kernels_own_limit_of_cpu_time_is_only_a_backstop():
         idle = {process.pid for process in below(os.getpid())}
         thread.submit(verifier.verify, "import time; time.sleep(60)", [TESTS[0]])
         deadline = time.monotonic() + patience(20)
-        while not (new := [p for p in below(os.getpid()) if p.pid not in idle]):
+        new = []
+        while not new:
             assert time.monotonic() < deadline
+            new = [p for p in below(os.getpid()) if p.pid not in idle]
         time.sleep(0.2)
         for process in new:
             limits = Path(f"/proc/{process.pid}/limits").read_text()

@@ -52,7 +52,8 @@ def of_an_evaluation(folder):
 
 def test_python_the_command_line_trl_and_verl_give_equal_rewards(maxatk, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    expected, texts = list(COMPLETIONS.values()), list(COMPLETIONS)
+    expected = list(COMPLETIONS.values())
+    texts = list(COMPLETIONS)
     columns = {"tests": [CHECKS] * len(texts), "entry_point": ["add"] * len(texts)}
     truth = {"tests": [test.to_json() for test in CHECKS], "entry_point": "add"}
     many = [truth] * len(texts)

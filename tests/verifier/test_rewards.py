@@ -25,8 +25,8 @@ def test_rewards_of_plain_and_conversational_completions(verifier):
     values = reward(prompts=["p"] * 5, completions=completions, tests=[ROW] * 5, extra=[1] * 5)
     assert values == [1.0, 0.5, 0.0, 1.0, 0.0]
     parts = [{"type": "text", "text": "Sure:\n"}, {"type": "text", "text": RIGHT[6:]}]
-    others = [[{"role": "assistant", "content": content}] for content in (parts, [{}], None)]
-    assert reward(completions=others, tests=[ROW] * 3) == [1.0, 0.0, 0.0]
+    chats = [[{"role": "assistant", "content": content}] for content in (parts, [{}], None)]
+    assert reward(completions=chats, tests=[ROW] * 3) == [1.0, 0.0, 0.0]
     binary = CodeReward(verifier, binary=True)
     assert binary(None, completions, tests=[ROW] * 5) == [1.0, 0.0, 0.0, 1.0, 0.0]
     assert (reward.__name__, binary.__name__) == ("code_reward", "binary_code_reward")

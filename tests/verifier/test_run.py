@@ -26,8 +26,12 @@ def test_every_program_meets_every_input_in_order(verifier):
     outputs = verifier.run(programs, ["1", "5"])
     printed = [[output.printed for output in of_program] for of_program in outputs]
     assert printed == [["0\n", "0\n"], ["1\n", "5\n"], ["2\n", "10\n"]]
-    assert all(o.outcome is Outcome.ENDED and o.complete for row in outputs for o in row)
-    assert all(o.cpu_seconds > 0 and o.peak_memory > 0 for row in outputs for o in row)
+    assert all(
+        output.outcome is Outcome.ENDED and output.complete for row in outputs for output in row
+    )
+    assert all(
+        output.cpu_seconds > 0 and output.peak_memory > 0 for row in outputs for output in row
+    )
 
 
 def test_it_prints_what_python_prints(verifier):

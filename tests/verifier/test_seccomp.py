@@ -9,8 +9,11 @@ import pytest
 from maxatk.verifier.inside import seccomp
 
 MACHINES = list(seccomp.ARCHITECTURES)
-EPERM, ENOSYS = seccomp.ERRNO | 1, seccomp.ERRNO | 38
-THREAD, PROCESS, NEW_USER = 0x3D0F00, 17, 0x10000011
+EPERM = seccomp.ERRNO | 1
+ENOSYS = seccomp.ERRNO | 38
+THREAD = 0x3D0F00
+PROCESS = 17
+NEW_USER = 0x10000011
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
@@ -19,11 +22,11 @@ HEADERS = {
 
 def ask(code: bytes, machine: str, number: int, *arguments: int) -> int:
     """Return what a filter answers to one system call."""
-    data = struct.pack(
-        "<iIQ6Q", number, seccomp.ARCHITECTURES[machine], 0, *(*arguments, *[0] * 6)[:6]
-    )
+    padding = [0] * (6 - len(arguments))
+    data = struct.pack("<iIQ6Q", number, seccomp.ARCHITECTURES[machine], 0, *arguments, *padding)
     program = list(struct.iter_unpack("<HBBI", code))
-    accumulator = place = 0
+    accumulator = 0
+    place = 0
     while True:
         operation, true, false, value = program[place]
         place += 1
@@ -95,7 +98,8 @@ def test_rules(machine, call, expected):
 @pytest.mark.parametrize("machine", MACHINES)
 def test_without_other_layers_a_test_may_not_write(machine):
     code = seccomp.test_filter(machine, writing=False).code
-    openat, unlinkat = number_of(machine, "openat"), number_of(machine, "unlinkat")
+    openat = number_of(machine, "openat")
+    unlinkat = number_of(machine, "unlinkat")
     assert ask(code, machine, openat, 0, 0, 0o101) == EPERM
     assert ask(code, machine, openat, 0, 0, 0) == seccomp.ALLOW
     assert ask(code, machine, unlinkat) == EPERM

@@ -27,9 +27,9 @@ anything = st.recursive(
 def typed(value):
     """Return the value with its types, because 1 == True == 1.0."""
     if isinstance(value, dict):
-        return dict, [(typed(k), typed(v)) for k, v in value.items()]
+        return dict, [(typed(key), typed(item)) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
-        return type(value), [typed(v) for v in value]
+        return type(value), [typed(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return type(value), value
     return type(value), struct.pack("d", value) if isinstance(value, float) else value

@@ -33,9 +33,10 @@ def test_verdicts_are_those_of_verify_many_and_serve_one_call(verified):
     with Verifier(workers=1) as verifier, verifier.ahead() as start:
         for job in (*jobs[:2], printing(7), jobs[0]):
             start(job)
-        assert [v.reward for v in verifier.verify_many(jobs)] == [2 / 3, 1 / 3, 0, 2 / 3]
+        rewards = [verdict.reward for verdict in verifier.verify_many(jobs)]
+        assert rewards == [2 / 3, 1 / 3, 0, 2 / 3]
         assert verified.count("print(0)") == verified.count("print(1)") == 1
-        assert [v.reward for v in verifier.verify_many(jobs[:1])] == [2 / 3]
+        assert [verdict.reward for verdict in verifier.verify_many(jobs[:1])] == [2 / 3]
         assert verified.count("print(0)") == 2
 
 

@@ -19,7 +19,7 @@ def mini(tmp_path_factory):
     tokenizer = train_tokenizer([p + c for p, c in corpus], vocabulary=120)
     new_model(tokenizer, seed=0).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    problems = [one.problem for one in generated]
+    problems = [mini_problem.problem for mini_problem in generated]
     write_jsonl(folder / "problems.jsonl", (problem.to_json() for problem in problems))
     write_parquet(problems, folder / "problems.parquet")
     return folder

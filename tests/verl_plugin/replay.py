@@ -24,18 +24,18 @@ class Step:
     group_sizes: list[int]
 
 
-def replay(seen, model_path, *, steps, method, k, n, learning_rate):
-    """Return the steps of `seen`, the micro-batches of every rank, in the order of the losses.
+def replay(ranks, model_path, *, steps, method, k, n, learning_rate):
+    """Return the steps of `ranks`, the micro-batches of each, in the order of the losses.
 
     One sequence at a time: log-probabilities, importance ratios, `maxatk.advantages`, PPO's
     clipped surrogate as a mean over tokens, clipping of the gradient, AdamW.
     """
     model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
-    micros = len(seen[0]) // steps
+    micros = len(ranks[0]) // steps
     replayed = []
     for step in range(steps):
-        batches = [b for rank in seen for b in rank[step * micros : (step + 1) * micros]]
+        batches = [b for rank in ranks for b in rank[step * micros : (step + 1) * micros]]
         replayed.append(_step(model, optimizer, _rows(batches), method, k, n))
     return replayed
 
@@ -64,7 +64,8 @@ def _step(model, optimizer, rows, method, k, n):
     used = [sum(row["now"]) - sum(row["old"]) for row in rows]
     advantages, sizes = _advantages(rows, ratios, method, k, n)
     recorded = np.array([row["advantages"][0] for row in rows])
-    tokens, total = sum(len(row["responses"]) for row in rows), 0.0
+    tokens = sum(len(row["responses"]) for row in rows)
+    total = 0.0
     for now, then, advantage in zip(logps, old, advantages, strict=True):
         total = total + _surrogate(now, then, float(advantage)) / tokens
     optimizer.zero_grad()
@@ -96,7 +97,8 @@ def _advantages(rows, ratios, method, k, n):
         groups.setdefault(row["uids"], {}).setdefault(row["sessions"], []).append(place)
     scaled = np.zeros(len(rows))
     for sessions in groups.values():
-        rewards, logs = np.full((1, n), np.nan), np.zeros((1, n))
+        rewards = np.full((1, n), np.nan)
+        logs = np.zeros((1, n))
         for sample, places in enumerate(sessions.values()):
             rewards[0, sample] = rows[places[-1]]["rewards"]
             logs[0, sample] = ratios[places].sum()

@@ -16,7 +16,11 @@ from processes import patience
 
 ROOT = Path(__file__).parents[2]
 SEEDS = (0, 1, 2)  # of the problems, the model before training and the order of the prompts
-STEPS, PROMPTS, SAMPLES, K, LEARNING_RATE = 60, 8, 16, 8, 2e-4
+STEPS = 60
+PROMPTS = 8
+SAMPLES = 16
+K = 8
+LEARNING_RATE = 2e-4
 CLOSE = 0.05  # of max@8: what the two may differ by
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(patience(7200))]
 
@@ -32,9 +36,9 @@ def maxatk(python, folder, *arguments):
     run([python, "-m", "maxatk", *map(str, arguments)], cwd=folder)
 
 
-def run(command, **others):
+def run(command, **options):
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **others
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
     )
     assert done.returncode == 0, done.stdout[-3000:]
 

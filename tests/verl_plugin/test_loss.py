@@ -15,7 +15,8 @@ from maxatk import METHODS
 from maxatk.objectives.objective import Objective
 from maxatk.verl.loss import FACTOR_KEY, K_KEY, SELECTION_KEY, SESSION, group_loss, spread
 
-N, K = 4, 3
+N = 4
+K = 3
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
 
 
@@ -86,10 +87,13 @@ def response(row, weights):
 
 def expected_loss(chosen, weights, method):
     """The advantages of every group by maxatk.advantages, and PPO's surrogate in plain torch."""
-    tokens, total, advantages = sum(int(r["response_mask"].sum()) for r in chosen), 0.0, []
+    tokens = sum(int(r["response_mask"].sum()) for r in chosen)
+    total = 0.0
+    advantages = []
     for start in range(0, len(chosen), N):
         group = [row for row in chosen[start : start + N] if row["uid"] != "pad"]
-        rewards, ratios = np.full((1, N), np.nan), np.zeros((1, N))
+        rewards = np.full((1, N), np.nan)
+        ratios = np.zeros((1, N))
         for place, row in enumerate(group):
             rewards[0, place] = float(row["rm_scores"].sum())
             with torch.no_grad():
@@ -99,17 +103,22 @@ def expected_loss(chosen, weights, method):
         for place, row in enumerate(chosen[start : start + N]):
             advantages.append(0.0 if row["uid"] == "pad" else advantage[place])
             ratio = (response(row, weights) - row["old_log_probs"]).exp()
-            kept = torch.minimum(advantages[-1] * ratio, advantages[-1] * ratio.clamp(0.8, 1.2))
+            surrogate = torch.minimum(
+                advantages[-1] * ratio, advantages[-1] * ratio.clamp(0.8, 1.2)
+            )
             if advantages[-1] < 0:  # verl's dual clip
-                kept = torch.maximum(kept, torch.full_like(kept, 3.0 * advantages[-1]))
-            total = total - (kept * row["response_mask"]).sum()
+                surrogate = torch.maximum(
+                    surrogate, torch.full_like(surrogate, 3.0 * advantages[-1])
+                )
+            total = total - (surrogate * row["response_mask"]).sum()
     return advantages, total / tokens
 
 
 @pytest.mark.parametrize("method", CORRECTED)
 def test_advantages_and_gradient_are_those_of_plain_torch(method):
     chosen = rows()
-    mine, theirs = torch.tensor(1.3, requires_grad=True), torch.tensor(1.3, requires_grad=True)
+    mine = torch.tensor(1.3, requires_grad=True)
+    theirs = torch.tensor(1.3, requires_grad=True)
     data, (loss, metrics) = loss_of(chosen, mine, method)
     advantages, expected = expected_loss(chosen, theirs, method)
     row_advantages = [float(row[0]) for row in data["advantages"].unbind()]
@@ -123,7 +132,8 @@ def test_advantages_and_gradient_are_those_of_plain_torch(method):
 
 
 def test_a_selection_orders_the_samples_of_a_micro_batch_and_the_factor_multiplies():
-    chosen, scores = rows(groups=2, empty=0), np.array([3.0, 1.0, 2.0, 4.0, 1.0, 4.0, 3.0, 2.0])
+    chosen = rows(groups=2, empty=0)
+    scores = np.array([3.0, 1.0, 2.0, 4.0, 1.0, 4.0, 3.0, 2.0])
     data, _ = loss_of(chosen, torch.tensor(1.3), CORRECTED[0], scores=scores, factor=7.0)
     rewards = np.array([float(row["rm_scores"].sum()) for row in chosen]).reshape(2, N)
     now = [response(row, torch.tensor(1.3)).double() for row in chosen]
@@ -145,7 +155,8 @@ def test_a_selection_orders_the_samples_of_a_micro_batch_and_the_factor_multipli
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 1), (1, 2)])
 def test_the_gradient_is_the_same_for_every_split_into_whole_groups(sizes):
     chosen = rows()
-    whole, split = torch.tensor(1.3, requires_grad=True), torch.tensor(1.3, requires_grad=True)
+    whole = torch.tensor(1.3, requires_grad=True)
+    split = torch.tensor(1.3, requires_grad=True)
     loss_of(chosen, whole, CORRECTED[0])[1][0].backward()
     start = 0
     for size in sizes:
@@ -171,7 +182,8 @@ def test_an_output_without_a_trained_token_is_no_part_of_its_session(method):
     chosen = rows(groups=2, empty=0)[N:]
     untrained = {**chosen[0], "response_mask": torch.zeros_like(chosen[0]["response_mask"])}
     untrained["rm_scores"] = torch.zeros_like(chosen[0]["rm_scores"])
-    mine, theirs = torch.tensor(1.3, requires_grad=True), torch.tensor(1.3, requires_grad=True)
+    mine = torch.tensor(1.3, requires_grad=True)
+    theirs = torch.tensor(1.3, requires_grad=True)
     sessions = [0, 0, 1, 2, 3]
     data, (loss, metrics) = loss_of([untrained, *chosen], mine, method, sessions=sessions)
     without, (expected, metrics_without) = loss_of(chosen, theirs, method, sessions=sessions[1:])

@@ -28,7 +28,9 @@ class Node(dict):
 
 
 def node(mapping):
-    return Node({k: node(v) if isinstance(v, dict) else v for k, v in mapping.items()})
+    return Node(
+        {key: node(value) if isinstance(value, dict) else value for key, value in mapping.items()}
+    )
 
 
 def config(**changes):
@@ -332,16 +334,18 @@ def test_a_group_that_lost_samples_below_k_has_no_signal():
 @pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
 def test_rows_without_a_trained_token_are_no_part_of_their_samples(method):
     objective = read_objective({"maxatk": {"method": method, "k": 2, "selection": "judge"}})
-    ids, sessions, tokens = list("xxyxxy"), [0, 0, 0, 1, 2, 1], np.array([2, 0, 3, 1, 0, 2])
+    ids = list("xxyxxy")
+    sessions = [0, 0, 0, 1, 2, 1]
+    tokens = np.array([2, 0, 3, 1, 0, 2])
     rewards = np.array([0.5, 0.0, 1.0, 1.0, 0.75, 0.25])  # of an empty row the reward is lost
     log_ratios = np.array([0.1, 0.0, -0.2, 0.3, 0.0, 0.1])
     scores = np.array([1.0, 0.0, 2.0, 3.0, 0.0, 1.0])
-    given = {"log_ratios": log_ratios} if objective.needs_ratios else {}
+    ratios = {"log_ratios": log_ratios} if objective.needs_ratios else {}
     rows = TrainedRows(ids, 3, sessions, tokens)
-    values = advantages_of_rows(objective, rows, rewards, k=2, selection=scores, **given)
+    values = advantages_of_rows(objective, rows, rewards, k=2, selection=scores, **ratios)
     tables = {
         name: [[column[0], column[3], np.nan], [column[2], column[5], np.nan]]
-        for name, column in {**given, "selection": scores}.items()
+        for name, column in {**ratios, "selection": scores}.items()
     }
     expected = advantages([[0.5, 1.0, np.nan], [1.0, 0.25, np.nan]], method, 2, **tables)
     np.testing.assert_allclose(values[[0, 3, 2, 5]], expected[:, :2].ravel())

@@ -14,7 +14,9 @@ import maxatk  # noqa: E402
 from maxatk import METHODS  # noqa: E402
 from maxatk.errors import InvalidValueError  # noqa: E402
 
-N, K, TOKENS = 8, 4, 6
+N = 8
+K = 4
+TOKENS = 6
 SIZES = {"a": 8, "b": 5, "c": 1, "d": 8, "e": 3}
 
 
@@ -26,7 +28,8 @@ def batch():
     rewards = np.round(rng.random(len(uids)), 2)
     rewards[uids == "pad"] = 0
     rewards[np.flatnonzero(uids == "d")[2]] = np.nan
-    mask, token_rewards = torch.zeros(len(uids), TOKENS), torch.zeros(len(uids), TOKENS)
+    mask = torch.zeros(len(uids), TOKENS)
+    token_rewards = torch.zeros(len(uids), TOKENS)
     for row, length in enumerate(rng.integers(1, TOKENS, len(uids))):
         mask[row, :length] = uids[row] != "pad"
         token_rewards[row, length - 1] = float(rewards[row])

@@ -17,7 +17,8 @@ def test_max_at_k_and_pass_at_k_are_means_over_all_subsets():
     ids = ["p", "q", "p", "q", "p", "q", "p", "q"]
     rewards = [0.0, 0.5, 1.0, 1.0, 0.25, 0.5, 0.0, NAN]
     metrics = validation_metrics(["s"] * 8, ids, {"reward": rewards}, k=3)
-    p, q = [0.0, 1.0, 0.25, 0.0], [0.5, 1.0, 0.5]
+    p = [0.0, 1.0, 0.25, 0.0]
+    q = [0.5, 1.0, 0.5]
     for k in (1, 2, 3):
         expected = (over_subsets(p, k) + over_subsets(q, k)) / 2
         assert np.isclose(metrics[f"val-core/s/reward/max@{k}"], expected)

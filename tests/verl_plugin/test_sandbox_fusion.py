@@ -27,10 +27,10 @@ def score(server, program, cases=CASES, **settings):
     url = f"{server.url}/run_code"
     completion = f"```python\n{program}\n```"
     limits = {"concurrent_semaphore": None, "memory_limit_mb": 512}
-    value, seen = sandbox_fusion.compute_score(
+    value, rows = sandbox_fusion.compute_score(
         url, completion=completion, test_cases=cases, continuous=True, **limits, **settings
     )
-    return value, [row["status"] for row in seen]
+    return value, [row["status"] for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def score(server, program, cases=CASES, **settings):
     ],
 )
 def test_it_scores_what_a_program_prints(server, program, value, statuses):
-    scored, seen = score(server, program)
+    scored, client_statuses = score(server, program)
     assert scored == value
-    assert set(seen) == (statuses or {"success", "wrong_answer"})
+    assert set(client_statuses) == (statuses or {"success", "wrong_answer"})
 
 
 def test_a_program_that_loops_or_sleeps_times_out(server):
@@ -77,10 +77,10 @@ def test_under_load_every_score_is_right(server):
 def test_a_full_queue_is_tried_again_by_the_client():
     slow = f"import time\nwhile time.process_time() < 0.2: pass\n{SUM}"
     with served("--queue", "4", workers=2) as server:
-        value, seen = score(server, slow)
+        value, client_statuses = score(server, slow)
         # Six tests at once, of which two are told to come again one and two seconds later. On a
         # crowded machine the queue may still be full then, and the client gives up.
-        assert set(seen) <= {"success", "api_error"}
+        assert set(client_statuses) <= {"success", "api_error"}
         assert value >= 4 / 6
 
 

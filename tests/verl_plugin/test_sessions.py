@@ -92,9 +92,9 @@ def test_outputs_without_a_trained_token_are_no_part_of_their_session(method):
     lost = places.index((0, 0))
     untrained.add(lost)  # a session of which no row is left
     assert len(untrained) > N
-    left = rewards.copy()
-    left[0, 0] = np.nan
-    expected = maxatk.advantages(left, method, K)
+    known_rewards = rewards.copy()
+    known_rewards[0, 0] = np.nan
+    expected = maxatk.advantages(known_rewards, method, K)
     values = of_estimator(rewards, keys, places, "maxatk", config, untrained)
     wanted = [0 if row in untrained else expected[place] for row, place in enumerate(places)]
     np.testing.assert_allclose(values, wanted, atol=1e-5)

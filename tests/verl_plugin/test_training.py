@@ -118,16 +118,18 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
     ids = {problem.id for problem in load_problems(mini / "problems.jsonl")}
     for step in (1, 2):
         groups = [training.group(step, place) for place in range(len(training.groups[step]))]
-        seen = {}
+        samples_of_prompts = {}
         for batch in in_loss.seen[0][8 * step - 8 : 8 * step - 4]:
             texts = [decode(tokens, skip_special_tokens=True) for tokens in batch["responses"]]
-            seen[decode(batch["prompts"][0])] = sorted(zip(texts, batch["rewards"], strict=True))
-        assert {group["prompt"] for group in groups} == seen.keys()
+            samples_of_prompts[decode(batch["prompts"][0])] = sorted(
+                zip(texts, batch["rewards"], strict=True)
+            )
+        assert {group["prompt"] for group in groups} == samples_of_prompts.keys()
         for group in groups:
-            samples = [(one["text"], one["reward"]) for one in group["samples"]]
-            assert sorted(samples) == seen[group["prompt"]]
+            samples = [(sample["text"], sample["reward"]) for sample in group["samples"]]
+            assert sorted(samples) == samples_of_prompts[group["prompt"]]
             assert group["id"] in ids
-            recorded = [one["advantage"] for one in group["samples"]]
+            recorded = [sample["advantage"] for sample in group["samples"]]
             np.testing.assert_allclose(recorded, advantages_under(group, METHOD, K), atol=1e-5)
     stored = WatchedTraining(
         Path(__file__).parents[1] / "view" / "verl"
@@ -149,8 +151,10 @@ def test_wandb_has_the_groups_of_the_record_as_tables(in_loss):
         table = json.loads(path.read_text())
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
         groups = [training.group(step, place) for place in range(len(training.groups[step]))]
-        kept = [(group["prompt"], one["text"]) for group in groups for one in group["samples"]]
-        assert [(row["prompt"], row["text"]) for row in rows] == kept
+        recorded = [
+            (group["prompt"], sample["text"]) for group in groups for sample in group["samples"]
+        ]
+        assert [(row["prompt"], row["text"]) for row in rows] == recorded
         assert {row["step"] for row in rows} == {step}
 
 
@@ -161,8 +165,8 @@ def test_the_rollouts_that_verl_dumps_are_read_with_their_groups_and_rewards(in_
         for row in rows:
             groups.setdefault(row.problem_id, []).append(row.reward)
         # Four micro-batches of a group each, twice: the epochs.
-        seen = [batch["rewards"] for batch in in_loss.seen[0][8 * step - 8 : 8 * step - 4]]
-        assert sorted(map(sorted, groups.values())) == sorted(map(sorted, seen))
+        rewards = [batch["rewards"] for batch in in_loss.seen[0][8 * step - 8 : 8 * step - 4]]
+        assert sorted(map(sorted, groups.values())) == sorted(map(sorted, rewards))
         assert {row.sample for row in rows} == set(range(N))
         assert all(row.completion is not None for row in rows)
 
@@ -255,7 +259,8 @@ def test_a_second_key_of_the_reward_selects_and_one_root_mean_square_divides(sel
     squares = []
     for step in range(2):
         groups = selected.seen[0][4 * step : 4 * step + 4]
-        expected, plain = [], []
+        expected = []
+        plain = []
         for group in groups:
             texts = [decode(tokens, skip_special_tokens=True) for tokens in group["responses"]]
             scores = [[judge(text) for text in texts]]
@@ -302,9 +307,9 @@ def test_the_kl_term_is_about_the_weights_before_the_training(mini, tmp_path):
     )
     assert run.status == 0, run.log[-3000:]
     model = AutoModelForCausalLM.from_pretrained(mini / "model", dtype=torch.float32)
-    seen = run.seen[0]
-    assert len(seen) == 16
-    for batch in seen:
+    batches = run.seen[0]
+    assert len(batches) == 16
+    for batch in batches:
         rows = zip(batch["prompts"], batch["responses"], batch["reference"], strict=True)
         with torch.no_grad():
             gaps = [log_probs(model, *row) - torch.tensor(reference) for *row, reference in rows]
@@ -388,7 +393,8 @@ def test_settings_that_do_not_fit_are_refused_before_any_worker(mini, tmp_path):
 @pytest.fixture(scope="module")
 def asynchronous(mini, tmp_path_factory):
     """A server of its own that samples ahead; each of three steps trains on two mini-batches."""
-    rollout, out = "actor_rollout_ref.rollout", tmp_path_factory.mktemp("asynchronous")
+    rollout = "actor_rollout_ref.rollout"
+    out = tmp_path_factory.mktemp("asynchronous")
     return train(
         mini,
         out,

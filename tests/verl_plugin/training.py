@@ -10,7 +10,9 @@ from pathlib import Path
 from processes import patience
 
 TESTS = Path(__file__).parent
-N, K, LEARNING_RATE = 8, 4, 1e-3
+N = 8
+K = 4
+LEARNING_RATE = 1e-3
 
 
 @dataclasses.dataclass
@@ -24,7 +26,7 @@ class Run:
     seen: list[list[dict]]  # one list a rank: the micro-batches in the order of the losses
 
 
-def variables(out, **others):
+def variables(out, **changes):
     """The environment of every process of a training: verl on a CPU, and what the tests read."""
     return {
         "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(TESTS)]),
@@ -39,7 +41,7 @@ def variables(out, **others):
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",  # by default workers starve beside anything else
         "RAY_prestart_worker_first_driver": "0",  # 16 idle processes on two cores
-        **others,
+        **changes,
     }
 
 
@@ -59,10 +61,10 @@ def train(mini, out, *, overrides=(), environment=None, ray_address="local", sec
             cwd=out,
         )
     files = sorted(spied.glob("rank-*.jsonl"))
-    seen = [[json.loads(line) for line in path.open()] for path in files]
+    batches = [[json.loads(line) for line in path.open()] for path in files]
     path = out / "metrics.jsonl"
     metrics = [json.loads(line) for line in path.open()] if path.exists() else []
-    return Run(out, done.returncode, (out / "log.txt").read_text(), metrics, seen)
+    return Run(out, done.returncode, (out / "log.txt").read_text(), metrics, batches)
 
 
 def _settings(mini, out, ray_address):

@@ -81,7 +81,7 @@ def ask(server, path, **headers):
         return answer, answer.read()
 
 
-def found(server, path):
+def answer_of(server, path):
     return json.loads(ask(server, path)[1])
 
 
@@ -137,7 +137,7 @@ def test_what_is_not_there_is_said_and_the_server_goes_on(served, path, status):
     with pytest.raises(urllib.error.HTTPError) as refused:
         ask(served, path)
     assert refused.value.code == status
-    assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
+    assert answer_of(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
 
 
 def test_a_reader_who_leaves_is_no_error(served, capfd):
@@ -162,22 +162,22 @@ def test_nothing_can_be_written(served):
 
 
 def test_the_page_grows_with_the_file(served, tmp_path):
-    state = found(served, "api/state")
-    assert found(served, f"api/state?known={state['version']}") == {"version": state["version"]}
+    state = answer_of(served, "api/state")
+    assert answer_of(served, f"api/state?known={state['version']}") == {"version": state["version"]}
     assert [key for key, _ in state["figures"]] == [
         "reward", "max@2", "entropy", "frac_groups_without_signal", "step_time",
     ]  # fmt: skip
-    assert rows_of(found(served, "api/tables?most=9"))[1] == [
+    assert rows_of(answer_of(served, "api/tables?most=9"))[1] == [
         "a, 4", "0.500", "0.750", "1.500", "2.000",
     ]  # fmt: skip
     with (tmp_path / "a" / GROUPS).open("ab") as file:
         whole = json.dumps(a_group(6, "p0"), separators=(",", ":")).encode() + b"\n"
         file.write(whole[:50])
         file.flush()
-        assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
+        assert answer_of(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
         file.write(whole[50:])
-    assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6]
-    assert rows_of(found(served, "api/groups?run=0&step=6")) == [
+    assert answer_of(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6]
+    assert rows_of(answer_of(served, "api/groups?run=0&step=6")) == [
         ["p0: Solve p0.", "1.000 × 1, 0.500 × 2, 0.000 × 1", "0.500", "1.000", "yes"]
     ]
 
@@ -205,26 +205,26 @@ def test_a_step_has_its_own_values_where_the_log_has_means_of_several(tmp_path):
 
 
 def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
-    before = found(served, "api/state")["version"]
+    before = answer_of(served, "api/state")["version"]
     # From checkpoint 3, and further than before.
     write(tmp_path / "a", 4, first=4, text="again", most=40)
-    state = found(served, f"api/state?known={before}")
+    state = answer_of(served, f"api/state?known={before}")
     assert state["runs"][0]["progress"] == "step 7 of 40, about 1 min left"
     assert state["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6, 7]
-    steps = [row[0] for row in rows_of(found(served, "api/tables?most=9"))]
+    steps = [row[0] for row in rows_of(answer_of(served, "api/tables?most=9"))]
     assert steps == ["a, 7", "a, 6", "a, 5", "a, 4", "a, 3", "b, 3", "a, 2", "b, 2", "a, 1"]
-    texts = [found(served, f"api/group?run=0&step={step}&place=0")["samples"][0]["text"]
+    texts = [answer_of(served, f"api/group?run=0&step={step}&place=0")["samples"][0]["text"]
              for step in (3, 4)]  # fmt: skip
     assert [text.startswith("again") for text in texts] == [False, True]
 
 
 def test_a_prompt_is_found_in_both_trainings_and_by_what_a_completion_says(served):
-    drawn = rows_of(found(served, f"api/groups?prompt={prompt_key('p1')}"))
+    drawn = rows_of(answer_of(served, f"api/groups?prompt={prompt_key('p1')}"))
     assert [row[-1] for row in drawn] == ["a, 1", "a, 4", "b, 1"]
-    hits = rows_of(found(served, "api/groups?text=ONERROR%3D%22document"))
+    hits = rows_of(answer_of(served, "api/groups?text=ONERROR%3D%22document"))
     assert {row[-1] for row in hits} >= {"b, 1", "b, 2", "b, 3"}
-    assert len(rows_of(found(served, "api/groups?text=Solve%20p2."))) == 3
-    assert rows_of(found(served, "api/groups?text=nowhere")) == []
+    assert len(rows_of(answer_of(served, "api/groups?text=Solve%20p2."))) == 3
+    assert rows_of(answer_of(served, "api/groups?text=nowhere")) == []
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -481,7 +481,7 @@ def study(tmp_path):
 
 
 def test_a_study_shows_its_trainings_and_evaluations_and_grows(study, tmp_path):
-    state = found(study, "api/state")
+    state = answer_of(study, "api/state")
     assert [(run["name"], run["progress"]) for run in state["runs"]] == [
         ("eval-a", "6 samples verified"),
         ("eval-b", "4 of 6 samples verified"),
@@ -489,13 +489,13 @@ def test_a_study_shows_its_trainings_and_evaluations_and_grows(study, tmp_path):
     ]
     # Of rewards of 0 and 1 pass@k is the same.
     assert [key for key, _ in state["figures"]][-2:] == ["step_time", "max@k"]
-    assert "<svg" in found(study, "api/figure?key=pass%40k")["svg"]
-    rows = {row[0]: row[1:] for row in rows_of(found(study, "api/tables?most=50"))}
+    assert "<svg" in answer_of(study, "api/figure?key=pass%40k")["svg"]
+    rows = {row[0]: row[1:] for row in rows_of(answer_of(study, "api/tables?most=50"))}
     assert rows["p0"] == ["0.500max@2 1.000", "0.500max@2 1.000"]
     assert rows["p2"] == ["0.500max@2 1.000", "–"]
     an_evaluation(tmp_path / "work" / "eval-b", done=3)
-    assert found(study, "api/state")["runs"][1]["progress"] == "6 samples verified"
-    rows = {row[0]: row[1:] for row in rows_of(found(study, "api/tables?most=50"))}
+    assert answer_of(study, "api/state")["runs"][1]["progress"] == "6 samples verified"
+    rows = {row[0]: row[1:] for row in rows_of(answer_of(study, "api/tables?most=50"))}
     assert rows["p2"] == ["0.500max@2 1.000"] * 2
 
 
@@ -515,19 +515,19 @@ def test_a_problem_of_two_models_and_its_training_stand_side_by_side(study, brow
 
 
 def test_a_search_finds_the_samples_of_an_evaluation(study):
-    rows = rows_of(found(study, "api/groups?text=ONERROR%3D%22document"))
+    rows = rows_of(answer_of(study, "api/groups?text=ONERROR%3D%22document"))
     assert [row[0] for row in rows if row[-1].startswith("eval-b")] == ["p0", "p1"]
 
 
-@pytest.mark.parametrize("asked", ["É ü", "é Ü", "\u03a3\U0001f600", '"x"\\'])
-def test_a_search_knows_both_cases_of_every_letter(tmp_path, asked):
+@pytest.mark.parametrize("searched", ["É ü", "é Ü", "\u03a3\U0001f600", '"x"\\'])
+def test_a_search_knows_both_cases_of_every_letter(tmp_path, searched):
     text = 'print("x"\\) # É ü \u03c3\U0001f600'
     write(tmp_path / "training", 1, text=text)
     an_evaluation(tmp_path / "evaluation", done=3)
     rows = [Sample(f"p{at}", 0, text if at == 1 else "").to_json() for at in range(3)]
     write_jsonl(tmp_path / "evaluation" / "samples.jsonl", rows)
     answers = Answers(runs_in({"both": tmp_path}))
-    hits = [row[0] for row in rows_of(answers.groups({"text": asked}))]
+    hits = [row[0] for row in rows_of(answers.groups({"text": searched}))]
     assert hits == ["p1", "p1: Solve p1."]
 
 
@@ -561,7 +561,8 @@ def test_the_rewards_of_samples_are_those_of_the_column_of_the_run(tmp_path):
 
 
 def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):
-    rewards, text = [0.0, 0.25, 0.5, 1.0] * 2, "x = int(input())\nprint(x)\n" * 20
+    rewards = [0.0, 0.25, 0.5, 1.0] * 2
+    text = "x = int(input())\nprint(x)\n" * 20
     lines = [json.dumps(a_group(1, f"p{n}", rewards=rewards, text=text)) for n in range(8)]
     log = GroupLog(tmp_path / GROUPS, step=0, about={"method": "bon_loo1", "max_steps": 1000})
     for step in range(1, 1001):
@@ -641,32 +642,33 @@ def test_lines_of_another_hand_are_left_out_and_counted(tmp_path):
     with View({"a": watched}) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        asked = ["api/state", "api/tables?most=50", "api/groups?run=0&step=1", "api/groups?text=x"]
+        paths = ["api/state", "api/tables?most=50", "api/groups?run=0&step=1", "api/groups?text=x"]
         places = range(groups + len(BAD_GROUPS))
-        asked += [f"api/group?run=0&step=1&place={place}" for place in places]
-        asked += [f"{path}&method=bon_loo1" for path in asked[4:]]
-        for path in asked:
+        paths += [f"api/group?run=0&step=1&place={place}" for place in places]
+        paths += [f"{path}&method=bon_loo1" for path in paths[4:]]
+        for path in paths:
             status, body = answered(server, path)
             # A group that cannot be read may be gone, but hides nothing of the others.
             assert status in ((200, 400) if path.startswith("api/group?") else (200,)), path
             json.loads(body, parse_constant=pytest.fail)
         (tmp_path / "a").rename(tmp_path / "moved")
         status, body = answered(server, "api/state")
-        assert (status, "No such file" in json.loads(body)["error"]) == (400, True)
+        assert status == 400
+        assert "No such file" in json.loads(body)["error"]
         server.shutdown()
 
 
 def test_a_training_that_is_deleted_leaves_the_others_on_the_page(served, tmp_path):
-    known = found(served, "api/state")["version"]
+    known = answer_of(served, "api/state")["version"]
     (tmp_path / "a" / GROUPS).unlink()
     write(tmp_path / "b", 1, first=4)
-    state = found(served, f"api/state?known={known}")
+    state = answer_of(served, f"api/state?known={known}")
     assert [run["steps"] for run in state["runs"]] == [[], [1, 2, 3, 4]]
     assert state["runs"][0]["progress"] == "groups.jsonl is gone"
-    assert rows_of(found(served, "api/tables?most=50"))[0][0] == "b, 4"
-    assert "<svg" in found(served, "api/figure?key=reward")["svg"]
+    assert rows_of(answer_of(served, "api/tables?most=50"))[0][0] == "b, 4"
+    assert "<svg" in answer_of(served, "api/figure?key=reward")["svg"]
     write(tmp_path / "a", 5)  # begun anew, with as many bytes
-    anew = found(served, f"api/state?known={state['version']}")
+    anew = answer_of(served, f"api/state?known={state['version']}")
     assert anew["version"] != known
     assert anew["runs"][0]["progress"].startswith("step 5 of 30")
 

@@ -83,9 +83,9 @@ def test_advantages_are_those_of_the_probabilities_the_engine_gave(make_trainer,
     recomputed = sequence_logps(mini / "base", policy, rows)
     old = engine if behaviour == "sampler" else recomputed
     scored = rewards.double().numpy().reshape(-1, GROUP)
-    for seen in trainer.seen:
-        now = sequence_logps(mini / "base", seen.policy, rows)
+    for batch in trainer.seen:
+        now = sequence_logps(mini / "base", batch.policy, rows)
         log_ratios = (now - old).reshape(-1, GROUP)
         expected = brute_force(METHOD, scored, log_ratios, k=2, form="ppo").reshape(-1)
-        places = seen.inputs[GROUP_ROW].numpy()
-        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected[places], atol=1e-4)
+        places = batch.inputs[GROUP_ROW].numpy()
+        np.testing.assert_allclose(batch.inputs["advantages"].numpy(), expected[places], atol=1e-4)

@@ -39,7 +39,7 @@ def hf(mini):
 
 
 def drawn(backend, requests, settings):
-    return [sample for some in backend.sample(requests, settings) for sample in some]
+    return [sample for batch in backend.sample(requests, settings) for sample in batch]
 
 
 def requests_of(problems, indices):
@@ -61,9 +61,9 @@ def test_samples_do_not_depend_on_order_subsets_or_other_problems(backend, probl
         (problem.id, index) for problem in problems for index in range(16)
     ]
     texts = {(s.problem_id, s.sample): s.completion for s in whole}
-    some = drawn(backend, requests_of(problems[::-1], [11, 3]), settings)
-    assert [s.sample for s in some[:2]] == [11, 3]
-    assert [texts[s.problem_id, s.sample] for s in some] == [s.completion for s in some]
+    drawn_rows = drawn(backend, requests_of(problems[::-1], [11, 3]), settings)
+    assert [s.sample for s in drawn_rows[:2]] == [11, 3]
+    assert [texts[s.problem_id, s.sample] for s in drawn_rows] == [s.completion for s in drawn_rows]
 
 
 def test_prompt_ids_and_the_distribution_are_those_of_hf(backend, hf, problems):
@@ -71,7 +71,8 @@ def test_prompt_ids_and_the_distribution_are_those_of_hf(backend, hf, problems):
     for problem in problems:
         assert backend._prompt_ids(problem.prompt) == hf._prompt_ids(problem.prompt)
     # The mean log-probability of a completion under the model, over 4 x 256 of each.
-    means, errors = [], []
+    means = []
+    errors = []
     for sampler in (backend, hf):
         samples = drawn(sampler, requests_of(problems[:4], range(256)), settings)
         values = np.array([sample.logprob for sample in samples])
@@ -192,8 +193,8 @@ def test_an_adapter_is_applied_as_by_peft(mini, hf, problems, tmp_path):
     settings = ModelSettings("vllm", engine=ENGINE, adapter=str(tmp_path / "adapter"))
     backend = load_backend(str(mini / "base"), settings)
     assert backend.describe()["adapter"] == str(tmp_path / "adapter")
-    asked = SamplingSettings(samples=8, max_new_tokens=24)
-    compare_log_probabilities(backend, adapted, problems[0], asked)
+    sampling = SamplingSettings(samples=8, max_new_tokens=24)
+    compare_log_probabilities(backend, adapted, problems[0], sampling)
 
 
 def test_an_adapter_of_another_model_is_refused(mini, tmp_path):
@@ -259,8 +260,8 @@ def test_kill_leaves_no_process_and_the_same_command_ends_with_the_same_samples(
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert still_alive(members, seconds=15) == []
-    left = cut.read_bytes().count(b"\n")
-    assert 0 < left < 12 * 256
+    count = cut.read_bytes().count(b"\n")
+    assert 0 < count < 12 * 256
     again = subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert texts(cut) == texts(tmp_path / "whole" / "samples.jsonl")

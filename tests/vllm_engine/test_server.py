@@ -50,7 +50,7 @@ def end(process):
 
 def drawn(backend, requests):
     backend.prepare({request.problem_id: request.prompt for request in requests}, SETTINGS)
-    return [sample for some in backend.sample(requests, SETTINGS) for sample in some]
+    return [sample for batch in backend.sample(requests, SETTINGS) for sample in batch]
 
 
 @pytest.fixture
@@ -63,7 +63,8 @@ def test_seeds_repeat_through_the_death_and_restart_of_the_server(
     mini, tmp_path, port, monkeypatch
 ):
     monkeypatch.setattr("maxatk.sampling.openai._LONGEST_WAIT_S", 1.0)
-    model, log = str(mini / "base"), tmp_path / "log"
+    model = str(mini / "base")
+    log = tmp_path / "log"
     server = ServerSettings(f"http://127.0.0.1:{port}/v1", retries=300)
     requests = [
         Request(problem.id, problem.prompt, range(16))

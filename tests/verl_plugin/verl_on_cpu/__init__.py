@@ -21,7 +21,8 @@ def _replica():
 RolloutReplicaRegistry.register("transformers", _replica)
 base._ROLLOUT_REGISTRY["transformers", "async"] = "verl_on_cpu.rollout.TransformersAdapter"
 
-if folder := os.environ.get("VERL_ON_CPU_SPY"):
+folder = os.environ.get("VERL_ON_CPU_SPY")
+if folder:
     from verl_on_cpu import spy
 
     spy.watch(folder)

@@ -26,9 +26,13 @@ class Server:
         torch.set_num_threads(1)
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self.eos = AutoTokenizer.from_pretrained(path).eos_token_id
-        self.limit, self.seed, self.step = limit, seed, 0
+        self.limit = limit
+        self.seed = seed
+        self.step = 0
         self.drawn = Counter()
-        self.waiting, self.task, self.busy = [], None, asyncio.Lock()
+        self.waiting = []
+        self.task = None
+        self.busy = asyncio.Lock()
 
     async def load(self, state, step):
         async with self.busy:  # a sample is of one version
@@ -54,16 +58,17 @@ class Server:
     async def _drain(self):
         while self.waiting:
             await asyncio.sleep(0.05)  # let a batch gather
-            chunk, self.waiting = self.waiting[:64], self.waiting[64:]
+            chunk = self.waiting[:64]
+            self.waiting = self.waiting[64:]
             try:
                 async with self.busy:
-                    outputs = await asyncio.to_thread(self._run, [one[:3] for one in chunk])
+                    outputs = await asyncio.to_thread(self._run, [request[:3] for request in chunk])
             except BaseException as error:
-                for one in chunk:
-                    one[3].set_exception(error)
+                for request in chunk:
+                    request[3].set_exception(error)
                 raise
-            for one, output in zip(chunk, outputs, strict=True):
-                one[3].set_result(output)
+            for request, output in zip(chunk, outputs, strict=True):
+                request[3].set_result(output)
 
     @torch.no_grad()
     def _run(self, requests):
@@ -73,10 +78,14 @@ class Server:
         stream = torch.Generator().manual_seed(draw)
         temperature = sampling.get("temperature", 1.0)
         limit = sampling.get("max_tokens") or self.limit
-        inputs, cache, tokens, logps = torch.tensor([prompt]), None, [], []
+        inputs = torch.tensor([prompt])
+        cache = None
+        tokens = []
+        logps = []
         while len(tokens) < limit and (not tokens or tokens[-1] != self.eos):
             out = self.model(inputs, past_key_values=cache, use_cache=True)
-            cache, logits = out.past_key_values, out.logits[0, -1]
+            cache = out.past_key_values
+            logits = out.logits[0, -1]
             chances = (logits / (temperature or 1.0)).log_softmax(-1)
             if temperature == 0:
                 token = chances.argmax()
@@ -111,7 +120,8 @@ class TransformersReplica(RolloutReplica):
         server = Server.options(name=_name(self.replica_rank), max_concurrency=1000).remote(
             self.model_config.path, self.config.response_length, self.config.get("seed") or 0
         )
-        self.servers, self._server_handle = [server], server
+        self.servers = [server]
+        self._server_handle = server
         self._server_address = f"verl_on_cpu:{self.replica_rank}"
 
 

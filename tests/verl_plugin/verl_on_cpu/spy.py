@@ -17,18 +17,18 @@ def watch(folder):
         lengths = data["responses"].offsets().diff().tolist()
         mask = data["response_mask"].to_padded_tensor(0)
         row = {
-            "uids": [str(one) for one in data["uid"]],
-            "sessions": [int(one) for one in data["session_id"]],
+            "uids": [str(uid) for uid in data["uid"]],
+            "sessions": [int(session) for session in data["session_id"]],
             "rewards": data["rm_scores"].to_padded_tensor(0).sum(-1).tolist(),
             "real": (mask.sum(-1) > 0).tolist(),
-            "old": [one.tolist() for one in data["old_log_probs"].unbind()],
-            "now": [one[:n].tolist() for one, n in zip(now, lengths, strict=True)],
-            "advantages": [one.tolist() for one in data["advantages"].unbind()],
-            "prompts": [one.tolist() for one in data["prompts"].unbind()],
-            "responses": [one.tolist() for one in data["responses"].unbind()],
+            "old": [tensor.tolist() for tensor in data["old_log_probs"].unbind()],
+            "now": [tensor[:n].tolist() for tensor, n in zip(now, lengths, strict=True)],
+            "advantages": [tensor.tolist() for tensor in data["advantages"].unbind()],
+            "prompts": [tensor.tolist() for tensor in data["prompts"].unbind()],
+            "responses": [tensor.tolist() for tensor in data["responses"].unbind()],
         }
         if "ref_log_prob" in data:
-            row["reference"] = [one.tolist() for one in data["ref_log_prob"].unbind()]
+            row["reference"] = [tensor.tolist() for tensor in data["ref_log_prob"].unbind()]
         path = Path(folder) / f"rank-{os.environ['RANK']}.jsonl"
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
