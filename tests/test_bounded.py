@@ -249,7 +249,7 @@ def test_blanks_around_the_names_of_a_table_are_no_part_of_them(tmp_path):
 
 
 def test_rows_of_a_parquet_file_are_those_that_were_written(tmp_path):
-    rows = [{"a": "x" * n, "b": n, "c": [n]} for n in range(100)]
+    rows = [{"a": "x" * n, "b": n, "c": [{"d": n}]} for n in range(100)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "t.parquet", row_group_size=7)
     assert list(parquet_rows(tmp_path / "t.parquet")) == rows
     only = [{"b": row["b"]} for row in rows]
