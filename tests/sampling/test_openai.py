@@ -204,6 +204,14 @@ def test_the_server_may_say_how_long_to_wait():
     assert 0.4 <= time.monotonic() - started < patience(10)
 
 
+@pytest.mark.parametrize("wait", ["0", "0.0", "-3"])
+def test_a_wait_of_no_time_does_not_use_up_the_retries(wait):
+    with serving([429, 429], headers={"Retry-After": wait}) as server:
+        started = time.monotonic()
+        draw(backend_for(server, backoff_s=0.2, retries=2), [0])
+    assert time.monotonic() - started >= 0.3  # half of 0.2 and half of 0.4
+
+
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
 def test_what_the_server_refuses_is_not_repeated(status):
     with serving([status] * 50) as server, pytest.raises(ServerError, match="was refused: status"):
@@ -289,7 +297,10 @@ HOSTILE = {
     "deep JSON": (b"[" * 10**5, "is not JSON"),
     "a number of 5,000 digits": (b'{"choices": ' + b"9" * 5000 + b"}", "is not JSON"),
     "no end": (endless, "the answer is longer than"),
-    "no end, slowly": (functools.partial(endless, pause=0.05), "TimeoutError"),
+    "no end, slowly": (
+        functools.partial(endless, pause=0.05),
+        "TimeoutError (server.timeout_s is 1)",
+    ),
     "much in little": (packed(gzip.compress(bytes(1 << 24)), "gzip"), "the answer is longer than"),
     "broken packing": (packed(b"no gzip", "gzip"), "DecodingError"),
     "unknown packing": (packed(b"{}", "zstd"), "packed by 'zstd'"),

@@ -197,8 +197,8 @@ class OpenAIBackend(Backend):
         """Return the seconds to wait: what the server wants, or twice as long each time."""
         with contextlib.suppress(ValueError):  # absent, or a date
             seconds = float(wanted)
-            if not math.isnan(seconds):
-                return min(max(seconds, 0.0), _LONGEST_WAIT_S)
+            if seconds > 0:  # servers round down to 0, which would use up all repetitions at once
+                return min(seconds, _LONGEST_WAIT_S)
         # A random half, so that many requests refused at once do not come back at once.
         doubled = 2.0 ** min(attempt, _MOST_DOUBLINGS)
         longest = min(self.server.backoff_s * doubled, _LONGEST_WAIT_S)
@@ -229,7 +229,10 @@ class OpenAIBackend(Backend):
         return hidden[:most]
 
     def _reason(self, error: Exception) -> str:
-        return self._keyless(masked_url(f"{type(error).__name__} {error}".strip()))
+        reason = f"{type(error).__name__} {error}".strip()
+        if isinstance(error, (TimeoutError, httpx.TimeoutException)):  # which say nothing more
+            reason = f"{reason} (server.timeout_s is {self.server.timeout_s:g})"
+        return self._keyless(masked_url(reason))
 
     def _sample_of(self, answer: httpx.Response, where: str, problem_id: str, index: int) -> Sample:
         content = _json(answer)
