@@ -153,11 +153,25 @@ def test_closing_the_samples_ends_the_requests():
 
 
 def test_faults_that_pass_lose_no_sample():
-    faults = [429, 500, "drop", 503, "drop", 502, 504, 408, 429, 429]
+    faults = [429, 500, "drop", 503, "drop", 502, 504, 408, 429, 529]
     with serving(faults) as server:
         samples = draw(backend_for(server))
     assert [s.completion for s in samples] == expected(range(24))
     assert len(server.requests) == 24 + len(faults)
+
+
+ERROR = {"error": {"code": 502, "message": "the provider failed"}}
+CUT_OFF = {"text": "print(", "finish_reason": "error", **ERROR}
+
+
+@pytest.mark.parametrize("body", [ERROR, {"choices": [CUT_OFF]}])
+def test_an_error_in_an_answer_of_status_200_is_that_of_the_server_behind_it(body):
+    with serving([body]) as server:
+        samples = draw(backend_for(server), [0])
+    assert [s.completion for s in samples] == expected([0])
+    refusal = json.loads(json.dumps(body).replace("502", "403"))
+    with serving([refusal]) as server, pytest.raises(ServerError, match="was refused: status 403"):
+        draw(backend_for(server), [0])
 
 
 def test_a_server_that_hangs_is_asked_again():

@@ -27,7 +27,7 @@ from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, s
 from maxatk.settings import HIDDEN, masked_url
 
 _AHEAD = 4  # batches that are asked for, or answered and not yet stored
-_MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 _LONGEST_WAIT_S = 60.0
 _MOST_DOUBLINGS = 1000  # of a wait: a float has no 2^1024, which many retries would come to
 _EXCERPT = 300  # characters of a server's answer in an error message
@@ -36,6 +36,7 @@ _PACKED = ("", "identity", "gzip", "deflate")  # others unpack to any size at on
 _SECRET = 12  # characters of a key that is kept out of texts; shorter ones are placeholders
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
+_ErrorStatus = Annotated[int, msgspec.Meta(ge=400, le=599)]
 _Word = Annotated[str, msgspec.Meta(max_length=39, pattern=r"^[ -~]*\Z")]
 
 
@@ -181,10 +182,11 @@ class OpenAIBackend(Backend):
             except (httpx.HTTPError, TimeoutError) as error:
                 problem = self._reason(error)
             else:
-                if answer.is_success:
+                status = _status_of(answer)
+                if httpx.codes.is_success(status):
                     return answer
-                problem = f"status {answer.status_code}: {self._keyless(answer.text)}"
-                if answer.status_code not in _MAY_PASS:
+                problem = f"status {status}: {self._keyless(answer.text)}"
+                if status not in _MAY_PASS:
                     raise ServerError(f"{where} was refused: {problem}")
                 wait = answer.headers["Retry-After"]
             if attempt < self.server.retries:
@@ -262,6 +264,20 @@ class OpenAIBackend(Backend):
             finish_reason=finish_reason,
             logprob=round(total, 4) if logprobs and math.isfinite(total) else None,
         )
+
+
+def _status_of(answer: httpx.Response) -> int:
+    """Return the status of an answer, or that of the error which stands in its place.
+
+    A gateway such as OpenRouter answers 200 where the server behind it has failed.
+    """
+    if answer.is_success and b'"error"' in answer.content:
+        content = _json(answer)
+        for place in (("error", "code"), ("choices", 0, "error", "code")):
+            status: int | None = _at(content, _ErrorStatus, *place)
+            if status is not None:
+                return status
+    return answer.status_code
 
 
 def _json(answer: httpx.Response) -> Any:
