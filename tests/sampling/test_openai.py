@@ -249,6 +249,9 @@ def test_an_answer_without_a_text_is_an_error_not_an_empty_sample(body, message)
         draw(backend_for(server), [0])
 
 
+MISTRAL_THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+
+
 def chat_answer(message, finish_reason):
     choice = {"message": message, "finish_reason": finish_reason}
     return {"choices": [choice], "usage": {"completion_tokens": 8}}
@@ -264,6 +267,8 @@ def chat_answer(message, finish_reason):
         ({"content": None}, "length", ""),
         ({"content": "", "reasoning": None}, "stop", ""),
         ({"content": "4", "reasoning": "Hm."}, "stop", "4"),
+        ({"content": [MISTRAL_THOUGHT, {"type": "text", "text": "4"}]}, "stop", "4"),
+        ({"content": [MISTRAL_THOUGHT]}, "length", ""),
     ],
 )
 def test_a_chat_that_ended_in_its_reasoning_is_a_thought_without_an_answer(
@@ -280,6 +285,8 @@ def test_a_chat_that_ended_in_its_reasoning_is_a_thought_without_an_answer(
         ({"content": None}, "stop"),
         ({"content": None, "reasoning": 3}, "stop"),
         ({"content": 4, "reasoning": "Hm."}, "length"),
+        ({"content": [4]}, "stop"),
+        ({"content": [MISTRAL_THOUGHT]}, "stop"),
         ({"content": None, "tool_calls": [{"function": {"name": "f"}}]}, "tool_calls"),
         (None, "length"),
     ],
