@@ -110,6 +110,15 @@ def test_a_server_without_the_model_is_noticed_before_any_sampling():
             backend.prepare({"p": "a prompt"}, SETTINGS)
 
 
+def test_a_server_that_is_not_ready_yet_is_asked_for_its_models_again():
+    models = [{"id": "m", "owned_by": "vllm"}]
+    with serving(models=models, busy=2) as server:
+        backend = backend_for(server)
+        backend.prepare({"p": "a prompt"}, SETTINGS)
+        draw(backend, [0])
+    assert "repetition_penalty" in server.requests[0][2]
+
+
 @pytest.mark.parametrize("chat", [False, True])
 def test_vllm_is_told_the_whole_distribution_and_gives_log_probabilities(chat):
     settings = dataclasses.replace(SETTINGS, temperature=1.0)

@@ -92,7 +92,7 @@ class OpenAIBackend(Backend):
         url = f"{self._base}/models"
         try:
             with self._connected() as (portal, client):
-                answer = portal.call(self._answer, client, "GET", url, None)
+                answer = portal.call(self._listing, client, url)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             reason = self._reason(error)
             raise ServerError(
@@ -106,6 +106,19 @@ class OpenAIBackend(Backend):
             raise ServerError(
                 f"{masked_url(url)}: the server has no model {self.name!r}; it has {listed}"
             )
+
+    async def _listing(self, client: httpx.AsyncClient, url: str) -> httpx.Response:
+        """Return the answer about models, asked for again where the server is not ready yet.
+
+        By its models alone vLLM's server is known, which is told of the whole distribution.
+        """
+        answer = await self._answer(client, "GET", url, None)
+        for attempt in range(self.server.retries):
+            if answer.status_code not in _MAY_PASS:
+                break
+            await asyncio.sleep(self._pause(attempt, answer.headers["Retry-After"]))
+            answer = await self._answer(client, "GET", url, None)
+        return answer
 
     def draw(
         self, requests: list[Request], settings: SamplingSettings
