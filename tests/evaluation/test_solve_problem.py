@@ -10,6 +10,7 @@ import pytest
 
 import maxatk
 from maxatk.errors import (
+    DataError,
     InvalidValueError,
     ServerError,
 )
@@ -207,3 +208,11 @@ def test_completions_without_an_answer_have_no_vote(verifier, problem, answer):
         choice = solve("m", problem, n=n, by="majority", model_settings=asked, verifier=verifier)
     assert choice.rewards == (None,) * 6 + (1.0,)
     assert choice.completion == answer
+
+
+def test_a_server_without_likelihoods_is_not_asked_for_all_samples(verifier):
+    with serving() as server:
+        asked = ModelSettings("openai", server=ServerSettings(url=server.url, concurrency=1))
+        with pytest.raises(DataError, match="'prompt' has a score by 'likelihood'"):
+            solve("m", "Hi.", n=99, by="likelihood", model_settings=asked, verifier=verifier)
+    assert len(server.requests) < 99

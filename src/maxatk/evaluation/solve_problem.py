@@ -123,6 +123,9 @@ def solve(
         for batch in batches:
             submissions += batch
             report(len(submissions))
+            # A backend knows it of all samples or of none: the rest would be drawn for nothing.
+            if by == "likelihood" and all(s.sample.logprob is None for s in submissions):
+                break
         values = _values(problem, by, submissions, verifier)
     if all(value is None for value in values):
         raise errors.DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
