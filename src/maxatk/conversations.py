@@ -43,11 +43,14 @@ def reply_text(message: Message, *, finish_reason: Any) -> str | None:
     """Return the text of a reply of OpenAI's API, None where it is none.
 
     Servers that part the reasoning from the answer leave the content empty, or null, where the
-    reply ended within its reasoning. Its text is then that thought, which never ends. A reply that
-    refuses has its text in a field of its own. A reply that was cut off or filtered may have no
-    text at all, which is the empty text.
+    reply ended within its reasoning. Its text is then that thought, which never ends. Mistral's
+    send a list of parts, of which the reasoning has no `text`. A reply that refuses has its text in
+    a field of its own. A reply that was cut off or filtered may have no text at all, which is the
+    empty text.
     """
     content = message.get("content")
+    if isinstance(content, list):
+        content = content_text(content) or None
     if content is not None and not isinstance(content, str):
         return None
     if content:

@@ -80,6 +80,17 @@ def test_a_killed_run_ends_with_the_file_of_an_uninterrupted_one(run, kept, ahea
     assert (run() / "failures.jsonl").read_text() == whole
 
 
+def test_samples_that_are_scored_again_lose_the_failures_of_the_first_time(tmp_path, verifier):
+    samples = write_samples(tmp_path / "s.jsonl", {"p": PROGRAMS})
+    wrong_test = Problem("p", "Double it.", (TestCase(input="2\n", output="5\n"),))
+    scored(samples, [wrong_test], tmp_path / "run", verifier=verifier)
+    (tmp_path / "run" / "scores.jsonl").unlink()
+    for folder in ("run", "fresh"):
+        scored(samples, PROBLEMS[:1], tmp_path / folder, verifier=verifier)
+    failures = [(tmp_path / folder / "failures.jsonl").read_text() for folder in ("run", "fresh")]
+    assert failures[0] == failures[1]
+
+
 def test_every_text_of_a_failure_is_bounded():
     long = TestCase(input="a" * 10**6, output="b" * 10**6)
     result = TestResult(Outcome.WRONG_ANSWER, stderr="c" * 4000, got="d" * 200 + "…")

@@ -104,6 +104,21 @@ def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
     assert (selection.problems, selection.left_out, selection.samples_left_out) == (2, 0, 1)
 
 
+@pytest.mark.parametrize("program", [None, "0" * 16])
+def test_samples_without_an_answer_do_not_agree(tmp_path, program):
+    ended = [(Outcome.UNFINISHED_THOUGHT, "<think> 5")] * 3 + [(Outcome.SCORED, "4")] * 2
+    scores = []
+    samples = []
+    for i, (outcome, text) in enumerate(ended):
+        is_right = outcome is Outcome.SCORED
+        voted = program if program is None or not is_right else "1" * 16
+        scores.append(Score("p", i, float(is_right), 0, 0, outcome, 0.0, program=voted))
+        samples.append(Sample("p", i, text))
+    write_run(tmp_path / "run", scores, samples)
+    gains = selection_gains(tmp_path / "run", ["majority"], ks=[1, 5]).gains
+    assert gains["majority"].mean == pytest.approx([2 / 5, 1.0])
+
+
 def test_columns_of_a_table_choose_where_its_completions_know_no_such_number(tmp_path):
     columns = {"tokens": [2.0, 1.0], "likelihood": [-2.0, -1.0]}
     scores = [

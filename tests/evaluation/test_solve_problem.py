@@ -10,6 +10,7 @@ import pytest
 
 import maxatk
 from maxatk.errors import (
+    DataError,
     InvalidValueError,
     ServerError,
 )
@@ -150,10 +151,11 @@ def test_the_likeliest_sample_and_that_of_most_visible_tests(tiny_model, verifie
 
 
 def test_the_program_that_most_samples_write(tiny_model, verifier, drawn):
-    keys = [program_key(extract_code(sample["completion"])) for sample in drawn[0]]
-    counts = Counter(keys)
+    programs = [extract_code(sample["completion"]) for sample in drawn[0]]
+    keys = [program_key(program) if program.strip() else None for program in programs]
+    counts = Counter(key for key in keys if key is not None)
     choice = chosen(tiny_model, verifier, "majority")
-    assert list(choice.rewards) == [counts[key] for key in keys]
+    assert list(choice.rewards) == [counts.get(key) for key in keys]
     assert counts[keys[choice.sample]] == max(counts.values())
 
 
@@ -189,8 +191,31 @@ def test_the_command_solves_a_problem_without_tests(maxatk, tiny_model, tmp_path
 def test_a_text_is_a_problem_whose_majority_is_chosen(tiny_model):
     choice = solve(tiny_model, "print(1)", n=6, settings=SamplingSettings(max_new_tokens=4))
     assert (choice.problem_id, choice.by, len(choice.rewards)) == ("prompt", "majority", 6)
-    assert choice.reward == max(choice.rewards)
+    assert choice.reward == max(votes for votes in choice.rewards if votes is not None)
     with pytest.raises(
         InvalidValueError, match="has no tests, which the reward of a program needs"
     ):
         solve(tiny_model, "print(1)", n=6, by="reward")
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer"), [("What is 2 + 2?", "It is 4."), (PROBLEM, "```python\nprint(3)\n```")]
+)
+def test_completions_without_an_answer_have_no_vote(verifier, problem, answer):
+    texts = ["<think>\nSo 5", "<think>\nThen 5", "<think>\nHence 5", "", "", "", answer]
+    replies = [{"choices": [{"message": {"content": text}}]} for text in texts]
+    with serving(replies) as server:
+        address = ServerSettings(url=server.url, chat=True, concurrency=1)
+        asked = ModelSettings("openai", server=address)
+        n = len(texts)
+        choice = solve("m", problem, n=n, by="majority", model_settings=asked, verifier=verifier)
+    assert choice.rewards == (None,) * 6 + (1.0,)
+    assert choice.completion == answer
+
+
+def test_a_server_without_likelihoods_is_not_asked_for_all_samples(verifier):
+    with serving() as server:
+        asked = ModelSettings("openai", server=ServerSettings(url=server.url, concurrency=1))
+        with pytest.raises(DataError, match="'prompt' has a score by 'likelihood'"):
+            solve("m", "Hi.", n=99, by="likelihood", model_settings=asked, verifier=verifier)
+    assert len(server.requests) < 99

@@ -13,18 +13,20 @@ class FakeServer(ThreadingHTTPServer):
     """Answers every request with a text made from its seed, after the faults it was given.
 
     `faults` are taken one a request, first come first served: a status, "hang", "drop", a body,
-    or a function that gets the handler and answers by itself.
+    or a function that gets the handler and answers by itself. The first `busy` requests for the
+    models are answered by 503.
     """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, faults=(), *, delay=0.0, headers=(), models=()):
+    def __init__(self, faults=(), *, delay=0.0, headers=(), models=(), busy=0):
         super().__init__(("127.0.0.1", 0), Handler)
         self.models = list(models)
         self.faults = list(faults)
         self.delay = delay
         self.extra = dict(headers)
+        self.left_busy = busy
         self.lock = threading.Lock()
         self.requests = []
         self.busy = 0
@@ -45,6 +47,10 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
+        if self.server.left_busy:
+            self.server.left_busy -= 1
+            self.answer(503, {})
+            return
         self.answer(200, {"data": self.server.models})
 
     def do_POST(self):

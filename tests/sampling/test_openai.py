@@ -110,6 +110,15 @@ def test_a_server_without_the_model_is_noticed_before_any_sampling():
             backend.prepare({"p": "a prompt"}, SETTINGS)
 
 
+def test_a_server_that_is_not_ready_yet_is_asked_for_its_models_again():
+    models = [{"id": "m", "owned_by": "vllm"}]
+    with serving(models=models, busy=2) as server:
+        backend = backend_for(server)
+        backend.prepare({"p": "a prompt"}, SETTINGS)
+        draw(backend, [0])
+    assert "repetition_penalty" in server.requests[0][2]
+
+
 @pytest.mark.parametrize("chat", [False, True])
 def test_vllm_is_told_the_whole_distribution_and_gives_log_probabilities(chat):
     settings = dataclasses.replace(SETTINGS, temperature=1.0)
@@ -154,11 +163,25 @@ def test_closing_the_samples_ends_the_requests():
 
 
 def test_faults_that_pass_lose_no_sample():
-    faults = [429, 500, "drop", 503, "drop", 502, 504, 408, 429, 429]
+    faults = [429, 500, "drop", 503, "drop", 502, 504, 408, 429, 529]
     with serving(faults) as server:
         samples = draw(backend_for(server))
     assert [s.completion for s in samples] == expected(range(24))
     assert len(server.requests) == 24 + len(faults)
+
+
+ERROR = {"error": {"code": 502, "message": "the provider failed"}}
+CUT_OFF = {"text": "print(", "finish_reason": "error", **ERROR}
+
+
+@pytest.mark.parametrize("body", [ERROR, {"choices": [CUT_OFF]}])
+def test_an_error_in_an_answer_of_status_200_is_that_of_the_server_behind_it(body):
+    with serving([body]) as server:
+        samples = draw(backend_for(server), [0])
+    assert [s.completion for s in samples] == expected([0])
+    refusal = json.loads(json.dumps(body).replace("502", "403"))
+    with serving([refusal]) as server, pytest.raises(ServerError, match="was refused: status 403"):
+        draw(backend_for(server), [0])
 
 
 def test_a_server_that_hangs_is_asked_again():
@@ -205,6 +228,14 @@ def test_the_server_may_say_how_long_to_wait():
     assert 0.4 <= time.monotonic() - started < patience(10)
 
 
+@pytest.mark.parametrize("wait", ["0", "0.0", "-3"])
+def test_a_wait_of_no_time_does_not_use_up_the_retries(wait):
+    with serving([429, 429], headers={"Retry-After": wait}) as server:
+        started = time.monotonic()
+        draw(backend_for(server, backoff_s=0.2, retries=2), [0])
+    assert time.monotonic() - started >= 0.3  # half of 0.2 and half of 0.4
+
+
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
 def test_what_the_server_refuses_is_not_repeated(status):
     with serving([status] * 50) as server, pytest.raises(ServerError, match="was refused: status"):
@@ -228,6 +259,9 @@ def test_an_answer_without_a_text_is_an_error_not_an_empty_sample(body, message)
         draw(backend_for(server), [0])
 
 
+MISTRAL_THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+
+
 def chat_answer(message, finish_reason):
     choice = {"message": message, "finish_reason": finish_reason}
     return {"choices": [choice], "usage": {"completion_tokens": 8}}
@@ -243,6 +277,8 @@ def chat_answer(message, finish_reason):
         ({"content": None}, "length", ""),
         ({"content": "", "reasoning": None}, "stop", ""),
         ({"content": "4", "reasoning": "Hm."}, "stop", "4"),
+        ({"content": [MISTRAL_THOUGHT, {"type": "text", "text": "4"}]}, "stop", "4"),
+        ({"content": [MISTRAL_THOUGHT]}, "length", ""),
     ],
 )
 def test_a_chat_that_ended_in_its_reasoning_is_a_thought_without_an_answer(
@@ -259,6 +295,8 @@ def test_a_chat_that_ended_in_its_reasoning_is_a_thought_without_an_answer(
         ({"content": None}, "stop"),
         ({"content": None, "reasoning": 3}, "stop"),
         ({"content": 4, "reasoning": "Hm."}, "length"),
+        ({"content": [4]}, "stop"),
+        ({"content": [MISTRAL_THOUGHT]}, "stop"),
         ({"content": None, "tool_calls": [{"function": {"name": "f"}}]}, "tool_calls"),
         (None, "length"),
     ],
@@ -290,7 +328,10 @@ HOSTILE = {
     "deep JSON": (b"[" * 10**5, "is not JSON"),
     "a number of 5,000 digits": (b'{"choices": ' + b"9" * 5000 + b"}", "is not JSON"),
     "no end": (endless, "the answer is longer than"),
-    "no end, slowly": (functools.partial(endless, pause=0.05), "TimeoutError"),
+    "no end, slowly": (
+        functools.partial(endless, pause=0.05),
+        "TimeoutError (server.timeout_s is 1)",
+    ),
     "much in little": (packed(gzip.compress(bytes(1 << 24)), "gzip"), "the answer is longer than"),
     "broken packing": (packed(b"no gzip", "gzip"), "DecodingError"),
     "unknown packing": (packed(b"{}", "zstd"), "packed by 'zstd'"),

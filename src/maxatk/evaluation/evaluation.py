@@ -136,6 +136,8 @@ class Evaluation(abc.ABC):
         """Score in a thread what the folder lacks, as it is drawn, and return all its scores."""
         failures = FailureStore(self.out / folder.FAILURES)
         with failures, Store(self.out / folder.SCORES, Score) as stored:
+            # What has no score is scored anew, perhaps by other limits or another program.
+            failures.keep(stored.records)
 
             def score_batch(batch: Sequence[Submission]) -> None:
                 for scored in self._scorer.score(batch):

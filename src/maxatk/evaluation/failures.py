@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.evaluation.store import Store, key_of
+from maxatk.evaluation.store import Key, Store
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.settings import typed
 from maxatk.verifier.encoded import MOST, cut
@@ -76,16 +76,21 @@ class FailureStore(Store[FailedTest]):
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path, FailedTest)
-        self._held = Counter(problem_id for problem_id, _ in self.records)
+        self._held = self._count()
+
+    def _count(self) -> Counter[str]:
+        return Counter(problem_id for problem_id, _ in self.records)
+
+    def keep(self, keys: Container[Key]) -> None:
+        """Drop the failures of samples with other keys, and count those that are left."""
+        super().keep(keys)
+        self._held = self._count()
 
     def add(self, failures: Iterable[FailedTest | None]) -> None:
-        """Append the failures of problems that have room, each sample once; None is no failure."""
+        """Append the failures of problems that have room; None is no failure."""
         new = []
         for failure in failures:
-            # A sample whose score was lost in a kill is scored again, and its failure is here.
-            if failure is None or key_of(failure) in self.records:
-                continue
-            if self._held[failure.problem_id] < _STORED:
+            if failure is not None and self._held[failure.problem_id] < _STORED:
                 self._held[failure.problem_id] += 1
                 new.append(failure)
         self.append(new)

@@ -20,7 +20,7 @@ from maxatk.evaluation.load import rewarded_scores
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import answer_of
 from maxatk.objectives import majority_at_k, max_at_k
-from maxatk.records import Sample, Score
+from maxatk.records import Outcome, Sample, Score
 from maxatk.statistics.intervals import (
     FloatArray,
     Interval,
@@ -47,6 +47,7 @@ _SUBSETS = 200  # of each size, from every problem: a rule of scorio has no sum 
 _TRUTH = "truth"
 _RANDOM = "random"
 _MAJORITY = "majority"
+_WITHOUT_ANSWER = (Outcome.UNFINISHED_THOUGHT, Outcome.OTHER_LANGUAGE)
 _OF_SAMPLES = ("likelihood", "mean_likelihood", "tokens", "entropy", _MAJORITY)
 
 _Row: TypeAlias = tuple[float, Mapping[str, Any]]
@@ -89,7 +90,8 @@ def selection_gains(
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
     a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", the mean over 200 random
     subsets. The reward is the run's own: a column where that stands in for it in its results.
-    Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default, up to the
+    Samples without a reward or a score are left out. One without an answer, as one whose reasoning
+    never ends, agrees with no other one in "majority". `ks` are 1, 2, 4, ... by default, up to the
     samples of the problem with the fewest.
 
     Raises MissingFileError without scores, InvalidValueError for a column that no sample has,
@@ -168,13 +170,17 @@ def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
     # The reward within a budget of turns is a reward, and no score that is known without one.
     columns = {name: value for name, value in score.columns.items() if not is_budget(name)}
     criteria: dict[str, Any] = {_MAJORITY: score.program}
+    has_answer = score.outcome not in _WITHOUT_ANSWER
     if sample is not None:
         criteria["likelihood"] = sample.logprob
         criteria["tokens"] = sample.tokens
         criteria["entropy"] = sample.entropy
         criteria[_MAJORITY] = score.program or answer_of(sample.completion)
+        has_answer = has_answer and sample.completion.strip() != ""
         if sample.logprob is not None and sample.tokens:
             criteria["mean_likelihood"] = sample.logprob / sample.tokens
+    if not has_answer:
+        criteria[_MAJORITY] = f"\0{score.sample}"  # no other sample has this answer
     # A table may have columns of these names, where its samples are completions alone.
     known_criteria = {name: value for name, value in criteria.items() if value is not None}
     return {**columns, **known_criteria}

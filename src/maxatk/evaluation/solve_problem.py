@@ -72,7 +72,8 @@ def solve(
     """Draw up to `n` samples for a problem and return the best.
 
     By the reward they are scored beside the sampling, and none is drawn after one of a reward of 1
-    or more. By anything else all are drawn, and neither tests nor answer are looked at.
+    or more. By anything else all are drawn, and neither tests nor answer are looked at. A sample
+    without an answer, as one whose reasoning never ends, has no vote in a majority.
 
     Args:
         model: A local folder, a hub name, or the name a server knows.
@@ -122,6 +123,9 @@ def solve(
         for batch in batches:
             submissions += batch
             report(len(submissions))
+            # A backend knows it of all samples or of none: the rest would be drawn for nothing.
+            if by == "likelihood" and all(s.sample.logprob is None for s in submissions):
+                break
         values = _values(problem, by, submissions, verifier)
     if all(value is None for value in values):
         raise errors.DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
@@ -216,10 +220,18 @@ def _values(
     if by == "visible-tests":
         shares = visible_shares(submissions, verifier, {problem.id: problem})
         return [shares.get(key_of(submission.sample)) for submission in submissions]
-    if problem.tests or problem.visible_tests or problem.entry_point:
-        programs = [submission.program for submission in submissions]
-        votes = [program_key(program, problem.language) for program in programs]
-    else:
-        votes = [answer_of(submission.sample.completion) for submission in submissions]
+    votes = [_vote(problem, submission) for submission in submissions]
     counts = Counter(votes)
-    return [float(counts[vote]) for vote in votes]
+    return [None if vote is None else float(counts[vote]) for vote in votes]
+
+
+def _vote(problem: Problem, submission: Submission) -> str | None:
+    """Return the answer that a submission votes for; None where it has none."""
+    refused = submission.refused
+    asks_for_program = problem.tests or problem.visible_tests or problem.entry_point
+    if refused is not None and (asks_for_program or refused.kind == "unfinished_thought"):
+        return None
+    text = submission.program if asks_for_program else submission.sample.completion
+    if not text.strip():
+        return None
+    return program_key(text, problem.language) if asks_for_program else answer_of(text)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from maxatk.errors import DataError
-from maxatk.jsonl import visit_typed
+from maxatk.jsonl import visit_typed, write_jsonl
 from maxatk.writing import make_folder, open_alone
 
 Key = tuple[str, int]
@@ -78,6 +78,16 @@ class Store(Generic[RecordT]):
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
         self.records.update(added)
+
+    def keep(self, keys: Container[Key]) -> None:
+        """Drop the records of all other keys: the file is replaced whole, or stays as it is."""
+        kept = {key: record for key, record in self.records.items() if key in keys}
+        if len(kept) == len(self.records):
+            return
+        write_jsonl(self.path, (record.to_json() for record in kept.values()))
+        self._file.close()
+        self._file = open_alone(self.path, buffering=0)
+        self.records = kept
 
     def close(self) -> None:
         """Close the file and release it to other processes."""

@@ -27,7 +27,7 @@ from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, s
 from maxatk.settings import HIDDEN, masked_url
 
 _AHEAD = 4  # batches that are asked for, or answered and not yet stored
-_MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 _LONGEST_WAIT_S = 60.0
 _MOST_DOUBLINGS = 1000  # of a wait: a float has no 2^1024, which many retries would come to
 _EXCERPT = 300  # characters of a server's answer in an error message
@@ -36,6 +36,7 @@ _PACKED = ("", "identity", "gzip", "deflate")  # others unpack to any size at on
 _SECRET = 12  # characters of a key that is kept out of texts; shorter ones are placeholders
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
+_ErrorStatus = Annotated[int, msgspec.Meta(ge=400, le=599)]
 _Word = Annotated[str, msgspec.Meta(max_length=39, pattern=r"^[ -~]*\Z")]
 
 
@@ -91,7 +92,7 @@ class OpenAIBackend(Backend):
         url = f"{self._base}/models"
         try:
             with self._connected() as (portal, client):
-                answer = portal.call(self._answer, client, "GET", url, None)
+                answer = portal.call(self._listing, client, url)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             reason = self._reason(error)
             raise ServerError(
@@ -105,6 +106,19 @@ class OpenAIBackend(Backend):
             raise ServerError(
                 f"{masked_url(url)}: the server has no model {self.name!r}; it has {listed}"
             )
+
+    async def _listing(self, client: httpx.AsyncClient, url: str) -> httpx.Response:
+        """Return the answer about models, asked for again where the server is not ready yet.
+
+        By its models alone vLLM's server is known, which is told of the whole distribution.
+        """
+        answer = await self._answer(client, "GET", url, None)
+        for attempt in range(self.server.retries):
+            if answer.status_code not in _MAY_PASS:
+                break
+            await asyncio.sleep(self._pause(attempt, answer.headers["Retry-After"]))
+            answer = await self._answer(client, "GET", url, None)
+        return answer
 
     def draw(
         self, requests: list[Request], settings: SamplingSettings
@@ -181,10 +195,11 @@ class OpenAIBackend(Backend):
             except (httpx.HTTPError, TimeoutError) as error:
                 problem = self._reason(error)
             else:
-                if answer.is_success:
+                status = _status_of(answer)
+                if httpx.codes.is_success(status):
                     return answer
-                problem = f"status {answer.status_code}: {self._keyless(answer.text)}"
-                if answer.status_code not in _MAY_PASS:
+                problem = f"status {status}: {self._keyless(answer.text)}"
+                if status not in _MAY_PASS:
                     raise ServerError(f"{where} was refused: {problem}")
                 wait = answer.headers["Retry-After"]
             if attempt < self.server.retries:
@@ -197,8 +212,8 @@ class OpenAIBackend(Backend):
         """Return the seconds to wait: what the server wants, or twice as long each time."""
         with contextlib.suppress(ValueError):  # absent, or a date
             seconds = float(wanted)
-            if not math.isnan(seconds):
-                return min(max(seconds, 0.0), _LONGEST_WAIT_S)
+            if seconds > 0:  # servers round down to 0, which would use up all repetitions at once
+                return min(seconds, _LONGEST_WAIT_S)
         # A random half, so that many requests refused at once do not come back at once.
         doubled = 2.0 ** min(attempt, _MOST_DOUBLINGS)
         longest = min(self.server.backoff_s * doubled, _LONGEST_WAIT_S)
@@ -229,7 +244,10 @@ class OpenAIBackend(Backend):
         return hidden[:most]
 
     def _reason(self, error: Exception) -> str:
-        return self._keyless(masked_url(f"{type(error).__name__} {error}".strip()))
+        reason = f"{type(error).__name__} {error}".strip()
+        if isinstance(error, (TimeoutError, httpx.TimeoutException)):  # which say nothing more
+            reason = f"{reason} (server.timeout_s is {self.server.timeout_s:g})"
+        return self._keyless(masked_url(reason))
 
     def _sample_of(self, answer: httpx.Response, where: str, problem_id: str, index: int) -> Sample:
         content = _json(answer)
@@ -259,6 +277,20 @@ class OpenAIBackend(Backend):
             finish_reason=finish_reason,
             logprob=round(total, 4) if logprobs and math.isfinite(total) else None,
         )
+
+
+def _status_of(answer: httpx.Response) -> int:
+    """Return the status of an answer, or that of the error which stands in its place.
+
+    A gateway such as OpenRouter answers 200 where the server behind it has failed.
+    """
+    if answer.is_success and b'"error"' in answer.content:
+        content = _json(answer)
+        for place in (("error", "code"), ("choices", 0, "error", "code")):
+            status: int | None = _at(content, _ErrorStatus, *place)
+            if status is not None:
+                return status
+    return answer.status_code
 
 
 def _json(answer: httpx.Response) -> Any:
