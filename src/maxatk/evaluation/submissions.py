@@ -17,6 +17,7 @@ from maxatk.exchange.open_log import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
 from maxatk.rewards.boxes import last_box
+from maxatk.rewards.notation import with_leading_zeros
 from maxatk.verifier import Job, problem_job
 from maxatk.verifier.completion_jobs import ProgramOf, extracted_program
 from maxatk.verifier.extract import Refusal, read_program
@@ -180,7 +181,7 @@ def answer_of(completion: str) -> str:
     A number has no commas between its thousands. Boxes of one answer, as in "3 and 5", are joined.
     """
     boxes = last_box(completion)
-    numbers = _NUMBER.findall(completion)
+    numbers = _NUMBER.findall(with_leading_zeros(completion))
     if boxes.content is not None:
         answer = ", ".join(boxes.joined)
     elif numbers:

@@ -49,6 +49,7 @@ _DELIMITER = re.compile(r"((?<!\\)\$+|\\[()\[\]])")
 _COLON = re.compile(r"(?:(?<=[^\W\d_])|(?<=\*))(:\*{0,3})(?=[-+(]?\d)")
 # A number right behind a letter of a script without blanks, as in Chinese, or of another language.
 _BEHIND_LETTER = re.compile("(?<=[\u0400-\u1fff\u3040-\u9fff\uac00-\ud7af])(?=[-+]?[0-9])")
+_BARE_FRACTION = re.compile(r"(?<![\w.)\]}])\.(?=\d)")  # math-verify reads no -.5 in words
 _FULL_STOP = "\N{IDEOGRAPHIC FULL STOP}"  # a fraction before it is not read
 _HASHES = re.compile(r"(?<!#)(#{2,})(?=[-+]?\d)")
 _QUOTES = re.compile("[`\"'≈]")
@@ -140,7 +141,8 @@ def prose(text: str, read: Callable[[str], str] = formula) -> str:
 
     `read` is what makes LaTeX of a formula.
     """
-    text = _NOT.sub(r"\1", _BOX_WITHOUT_BRACES.sub(" ", text))
+    text = with_leading_zeros(_BOX_WITHOUT_BRACES.sub(" ", text))
+    text = _NOT.sub(r"\1", text)
     text = _OR_FORMULA.sub(_listed_without_units, text)
     pieces = []
     in_formula = False
@@ -175,6 +177,11 @@ def content_of(text: str) -> str:
 def _without_signs(text: str) -> str:
     r"""Return words without asterisks around a number, the plus of a number and `\$`."""
     return _PLUS.sub("", _EMPHASISED.sub(r"\1", text))
+
+
+def with_leading_zeros(text: str) -> str:
+    """Return words in which .5 is written as 0.5."""
+    return _BARE_FRACTION.sub("0.", text)
 
 
 def _with_powers(text: str) -> str:
