@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, StageError
 from maxatk.evaluation.problem_groups import check_by
+from maxatk.exchange import parse_mapping
 from maxatk.models import refuse_missing_model
-from maxatk.problems import BENCHMARKS, load_problems
+from maxatk.problems import BENCHMARKS, load_problems, read_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_reward
 from maxatk.settings import from_mapping, located
@@ -54,9 +55,10 @@ def check_files(
         for model in set(outside_models(study).values()):
             refuse_missing_model(model)
         recipes = [recipe for seeded in models for recipe in seeded.recipes.values()]
-        for problems in {recipe["problems"] for recipe in recipes}:
+        sources = {(recipe["problems"], tuple(recipe.get("map", ()))) for recipe in recipes}
+        for problems, items in sources:
             if problems not in BENCHMARKS:
-                load_problems(problems, limit=1)
+                read_problems(problems, limit=1, mapping=parse_mapping(items))
 
 
 def trainings_of(study: StudyRecipe, models: Sequence[SeededModel]) -> dict[str, Any]:
