@@ -422,6 +422,13 @@ def test_studies_of_one_work_folder_say_what_their_stages_are(recipe, tmp_path):
     assert names[of_checkpoint.chain["mini"]] == "mini, seed 1"
 
 
+def test_the_check_does_not_wait_for_a_process_that_a_reward_leaves(recipe, leaving):
+    reward, goes_on = leaving
+    study = load_study(recipe(eval={**RECIPE["eval"], "reward": reward}, grids=UNTRAINED))
+    check_study(study, seeded_models(study))
+    assert goes_on()
+
+
 def test_the_check_of_the_trainings_that_dies_is_said(recipe, monkeypatch):
     study = load_study(recipe())
     monkeypatch.setattr("sys.executable", "/bin/false")

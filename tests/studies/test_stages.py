@@ -129,6 +129,14 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 
+
+def test_a_process_that_a_stage_leaves_is_not_waited_for(scoring, leaving, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_GRACE_S", 0.5)
+    reward, goes_on = leaving
+    run_stages([Stage("one", (*scoring("4", name="one"), "--reward", reward))], tmp_path, jobs=1)
+    assert goes_on()
+
+
 UNSHOWN = """
 import errno
 import sys

@@ -9,6 +9,7 @@ import gc
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -228,25 +229,26 @@ def _problems(problems: str) -> list[Problem] | None:
 
 def _ask(question: Mapping[str, Any]) -> str | None:
     """Return what `refusal_of` says in a process that does not outlive this one, nor fill it."""
+    # To a file: a process that code of the user has started and left would keep a pipe open.
     with (
+        tempfile.TemporaryFile() as output,
         contextlib.suppress(BrokenPipeError),
         subprocess.Popen(
             [sys.executable, "-m", "maxatk.studies.check"],
             stdin=subprocess.PIPE,  # open to the end: its closing tells the child we are gone
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            errors="replace",
             start_new_session=True,
         ) as process,
     ):
         assert process.stdin is not None
-        assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # what it printed says why it died
             process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
-        printed = process.stdout.read()
-        process.kill()
+        process.wait()
+        output.seek(0)
+        printed = output.read().decode("utf-8", "replace")
     # Libraries print what they like before the answer, and behind it.
     start = printed.rfind('{"refusal": ')
     if start < 0:

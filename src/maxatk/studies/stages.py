@@ -177,14 +177,21 @@ class _Running:
 
     def _follow(self, stage: Stage, process: subprocess.Popen[str]) -> None:
         started = time.monotonic()
+        reader = threading.Thread(target=self._show, args=(stage, process), daemon=True)
+        reader.start()
+        status = process.wait()
+        seconds = time.monotonic() - started
+        # A process that the stage has started and left, such as a server, may keep its output open.
+        reader.join(timeout=_GRACE_S)
+        self._ended.put((stage, status, seconds))
+
+    def _show(self, stage: Stage, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         try:
             for done, total in _reports(process.stdout):
                 self._board(done, total, stage.name)
         except Exception as error:  # of a closed pipe or a full disk that the board writes to
             self._ended.put(error)  # else the stage would never be heard of again
-            return
-        self._ended.put((stage, process.wait(), time.monotonic() - started))
 
     def wait(self) -> _Ended:
         """Wait for the next stage that ends, and mark it as finished if it did not fail.
