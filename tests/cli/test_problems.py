@@ -63,6 +63,17 @@ def test_only_a_preparation_says_that_it_resumes(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err.endswith("interrupted\n")
 
 
+@pytest.mark.parametrize("setting", ["limit=1", "options.instruct=true"])
+def test_a_setting_behind_the_fields_of_a_table_is_told_where_to_stand(setting, tmp_path, capsys):
+    rows = tmp_path / "rows.jsonl"
+    write_rows(rows, {"question": "1 + 1", "gold": 2}, {"question": "1 + 2", "gold": 3})
+    command = ["problems", "prepare", "table", "--file", str(rows), "--out", str(tmp_path / "out")]
+    assert main([*command, "--map", "prompt=question", "answer=gold", setting]) == 2
+    assert f"--map {setting}: " in (message := capsys.readouterr().err)
+    assert "give settings before --map" in message
+    assert main([*command, setting, "--map", "prompt=question", "answer=gold"]) == 0
+
+
 def test_a_recipe_prepares_its_sets_in_a_folder(maxatk, tmp_path):
     write_rows(tmp_path / "cc.jsonl", *(contest_row(f"{n}_A. Sum") for n in range(1, 11)))
     write_rows(tmp_path / "lcb.jsonl", lcb_row())

@@ -113,6 +113,11 @@ def _sets(
 def _put_column(settings: dict[str, Any], field: str, column: str) -> None:
     """Put the column of a field into the options: its name as it is, and no YAML."""
     where = f"--map {field}={column}"
+    if field.partition(".")[0] in {setting.name for setting in dataclasses.fields(PrepareSettings)}:
+        raise InvalidValueError(
+            f"{where}: {field!r} is a setting, and what stands behind --map belongs to it; give "
+            "settings before --map"
+        )
     options = settings.get("options")
     if isinstance(options, Mapping) and field in options:
         raise InvalidValueError(f"{where}: options.{field} is given too, as {options[field]!r}")
