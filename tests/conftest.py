@@ -132,6 +132,31 @@ def scoring(tmp_path):
     return arguments
 
 
+LEAVING = """
+import subprocess
+from pathlib import Path
+Path(__file__).with_suffix(".pid").write_text(str(subprocess.Popen(["sleep", "60"]).pid))
+def reward(completions, **_):
+    return [1.0 for _ in completions]
+"""
+
+
+@pytest.fixture
+def leaving(tmp_path):
+    """Return a reward whose file starts a process that goes on, and what asks whether it does."""
+    file = tmp_path / "leaving.py"
+    file.write_text(LEAVING)
+
+    def process():
+        return int(file.with_suffix(".pid").read_text())
+
+    def goes_on():
+        return Path(f"/proc/{process()}/cmdline").read_bytes() != b""  # "" of one that has ended
+
+    yield f"{file}:reward", goes_on
+    os.kill(process(), signal.SIGKILL)
+
+
 @pytest.fixture
 def started():
     """Return a function that starts a process; what is left of it at the end is killed."""

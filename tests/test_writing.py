@@ -116,6 +116,16 @@ def test_no_link_is_followed_out_of_the_folder(tmp_path, planted):
     assert not (folder / "a.json").is_symlink()
 
 
+def test_a_home_that_no_shell_has_written_out_is_no_folder_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidValueError, match=r"^out: '~/runs' begins with ~"):
+        OutFolder(Path("~/runs"), "eval", ()).check()
+    with pytest.raises(InvalidValueError, match=r"^--out: '~' begins with ~"):
+        check_file("--out", Path("~/scores.jsonl"))
+    (tmp_path / "~").mkdir()
+    OutFolder(Path("~/runs"), "eval", ()).check()
+
+
 def test_a_path_of_another_kind_is_named(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()

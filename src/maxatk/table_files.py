@@ -55,6 +55,8 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
     first = next(lines, "")
     is_tsv = path.name.lower().endswith((".tsv", ".tsv.gz"))
     separator = "\t" if is_tsv else _separator(first)
+    # Tests of one problem may be megabytes, and that of all readers is 128 KiB.
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     # Strict, since a quote that nothing closes would take the rows behind it into its own value.
     reader = csv.reader(_behind(first, lines), delimiter=separator, strict=True)
     records = _records(path, reader)

@@ -257,6 +257,11 @@ def _refuse_unwritable(field: str, folder: Path) -> None:
     Only an attempt tells: file systems and their rights know more reasons than modes of folders.
     """
     there = folder
+    if there.parts[:1] == ("~",) and not Path("~").exists():  # in a recipe no shell replaces it
+        raise InvalidValueError(
+            f"{field}: {str(folder)!r} begins with ~, which would be a new folder of that name "
+            "here; write out the path of your home"
+        )
     try:
         while not there.exists():
             there = there.parent

@@ -8,6 +8,7 @@ import yaml
 
 import maxatk as maxatk_package
 from maxatk import load_problems
+from maxatk.cli.main import main
 from maxatk.problems import BENCHMARKS
 from problems.rows import codeforces_row, contest_row, lcb_row, livebench_row, mbpp_row
 
@@ -45,6 +46,32 @@ def test_a_problem_is_shown_with_its_tests_and_its_solution(maxatk, tmp_path):
     assert "def add_all" in maxatk("problems", "show", "made.jsonl", "mbpp/7").stdout
     missing = maxatk("problems", "show", "mbpp", "8", "--file", rows)
     assert "id: '8' is not in mbpp, which has 1 problem; did you mean 'mbpp/7'?" in refused(missing)
+
+
+def test_only_a_preparation_says_that_it_resumes(monkeypatch, tmp_path, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("maxatk.cli.problems_prepare.prepare", interrupted)
+    monkeypatch.setattr("maxatk.cli.problems.checked_problems", interrupted)
+    rows = tmp_path / "rows.jsonl"
+    write_rows(rows, mbpp_row(7))
+    out = str(tmp_path / "made.jsonl")
+    assert main(["problems", "prepare", "mbpp", "--file", str(rows), "--out", out]) == 130
+    assert capsys.readouterr().err.endswith("interrupted; the same command resumes\n")
+    assert main(["problems", "check", out]) == 130
+    assert capsys.readouterr().err.endswith("interrupted\n")
+
+
+@pytest.mark.parametrize("setting", ["limit=1", "options.instruct=true"])
+def test_a_setting_behind_the_fields_of_a_table_is_told_where_to_stand(setting, tmp_path, capsys):
+    rows = tmp_path / "rows.jsonl"
+    write_rows(rows, {"question": "1 + 1", "gold": 2}, {"question": "1 + 2", "gold": 3})
+    command = ["problems", "prepare", "table", "--file", str(rows), "--out", str(tmp_path / "out")]
+    assert main([*command, "--map", "prompt=question", "answer=gold", setting]) == 2
+    assert f"--map {setting}: " in (message := capsys.readouterr().err)
+    assert "give settings before --map" in message
+    assert main([*command, setting, "--map", "prompt=question", "answer=gold"]) == 0
 
 
 def test_a_recipe_prepares_its_sets_in_a_folder(maxatk, tmp_path):

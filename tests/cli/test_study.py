@@ -11,6 +11,7 @@ import pytest
 
 from maxatk.cli.main import main
 from maxatk.folders import write_json
+from maxatk.jsonl import write_jsonl
 from maxatk.report.table_formats import format_table
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
@@ -124,6 +125,21 @@ def test_an_outside_model_that_is_not_there_is_refused(
     changes = change if section is None else {section: {**of_a_llama[section], **change}}
     assert main(["study", str(recipe(**{**of_a_llama, **changes})), "--dry-run"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_study_may_be_evaluated_on_a_table_of_any_other_form(
+    recipe, of_a_llama, tmp_path, capsys
+):
+    table = tmp_path / "table.jsonl"
+    write_jsonl(table, [{"name": "a", "task": "print(1)", "cases": [{"input": "", "output": "1"}]}])
+    columns = ["id=name", "prompt=task", "tests=cases"]
+    levels = {"cold": {"eval.sampling.temperature": 0.5}}
+    for problems, status in ((table, 0), (tmp_path / "none.jsonl", 2)):
+        section = {**of_a_llama["eval"], "problems": str(problems), "map": columns}
+        changes = {"train": None, "eval": section, "grids": [{"temperature": levels}]}
+        path = recipe(**{**of_a_llama, **changes})
+        assert main(["study", str(path), "--dry-run"]) == status, capsys.readouterr().err
+    assert "none.jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from maxatk.errors import InvalidValueError
 from maxatk.problems import load_benchmark
 from maxatk.problems.benchmarks.apps import Options, convert
 from maxatk.records import TestCase
@@ -78,6 +79,8 @@ def test_a_difficulty_can_be_chosen():
     assert convert(apps_row(), Options(difficulty="interview")).reason == (
         "its difficulty is not interview"
     )
+    with pytest.raises(InvalidValueError, match="difficulty: unknown value 'hard'; allowed: "):
+        Options(difficulty="hard")
 
 
 def test_real_rows(real_data):

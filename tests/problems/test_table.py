@@ -218,6 +218,17 @@ def test_a_text_of_tests_is_kept_once(tmp_path, tests, meta):
     assert problem.meta == (meta or {"level": 3, "tests": tests})
 
 
+@pytest.mark.parametrize("tests", [[], None, ""])
+def test_a_row_of_a_table_of_both_kinds_may_have_an_answer_and_empty_tests(tmp_path, tests):
+    row = {"prompt": "1 + 1 =", "answer": "2", "cases": tests, "level": 3}
+    (problem,) = read(tmp_path, row, tests="cases", input="stdin", output="stdout")
+    assert (problem.answer, problem.tests, problem.meta) == ("2", (), {"level": 3})
+    (problem,) = read(tmp_path, {"prompt": "1 + 1 =", "answer": "2", "tests": tests})
+    assert (problem.answer, problem.tests) == ("2", ())
+    with pytest.raises(DataError, match="tests: must be a list of"):
+        read(tmp_path, {**row, "answer": None}, tests="cases")
+
+
 def test_a_number_that_is_missing_is_no_field(tmp_path):
     (problem,) = read(tmp_path, {"prompt": "x", "answer": "4", "level": math.nan, "year": 1999.0})
     assert problem.meta == {"year": 1999.0}

@@ -158,6 +158,15 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"eval": {"model": "m"}}, "eval.model: is set by the study itself"),
         ({"train": {"trainer": {"seed": 3}}}, "train.trainer.seed: is that of 'seeds'"),
         ({"train": {"trainer": 3}}, "train.trainer: must be a mapping, got 3"),
+        ({"mini": {"seed": 3}}, r"^recipe\.mini\.seed: is that of 'seeds'; leave it out"),
+        (
+            {"train": {"distill": {"k": 2, "eval": None}}},
+            "train.distill.eval: must be a mapping, got None",
+        ),
+        (
+            {"train": {"distill": {"k": 2, "eval": {"sampling": None}}}},
+            "train.distill.eval.sampling: must be a mapping, got None",
+        ),
         ({"eval": {"sampling": {"sampels": 1}}}, "recipe.eval.sampling: unknown key 'sampels'"),
         (
             {"eval": {"batch_size": 0}},

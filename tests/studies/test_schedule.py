@@ -194,6 +194,20 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert "eval    2 left" in capsys.readouterr().out
 
 
+def test_evaluations_depend_on_the_weights_of_an_adapter(recipe, of_a_llama, tmp_path):
+    weights = tmp_path / "adapter" / "adapter_model.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(b"first")
+    section = {**of_a_llama["eval"], "adapter": str(weights.parent)}
+    levels = {"cold": {"eval.sampling.temperature": 0.5}}
+    changes = {"train": None, "eval": section, "grids": [{"temperature": levels}]}
+    study = load_study(recipe(**{**of_a_llama, **changes}))
+    before = names_of(study)
+    assert names_of(study) == before
+    weights.write_bytes(b"trained again")
+    assert not names_of(study) & before
+
+
 def test_a_distillation_depends_on_the_samples_that_it_is_given(recipe, tmp_path):
     stored = tmp_path / "stored"
     stored.mkdir()
@@ -408,6 +422,13 @@ def test_studies_of_one_work_folder_say_what_their_stages_are(recipe, tmp_path):
     of_checkpoint = called["eval grpo,rate=2,steps=1, seed 1"]
     assert names[of_checkpoint.chain["train"]] == "train grpo,rate=2, seed 1"
     assert names[of_checkpoint.chain["mini"]] == "mini, seed 1"
+
+
+def test_the_check_does_not_wait_for_a_process_that_a_reward_leaves(recipe, leaving):
+    reward, goes_on = leaving
+    study = load_study(recipe(eval={**RECIPE["eval"], "reward": reward}, grids=UNTRAINED))
+    check_study(study, seeded_models(study))
+    assert goes_on()
 
 
 def test_the_check_of_the_trainings_that_dies_is_said(recipe, monkeypatch):

@@ -130,6 +130,28 @@ except KeyboardInterrupt:
 """
 
 
+def test_a_process_that_a_stage_leaves_is_not_waited_for(scoring, leaving, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_GRACE_S", 0.5)
+    reward, goes_on = leaving
+    run_stages([Stage("one", (*scoring("4", name="one"), "--reward", reward))], tmp_path, jobs=1)
+    assert goes_on()
+
+
+UNSHOWN = """
+import errno
+import sys
+from pathlib import Path
+from maxatk.cli.progress import Progress
+from maxatk.studies.stages import Stage, run_stages
+def show(part):
+    if part:
+        raise OSError(errno.ENOSPC, "No space left on device")
+board = Progress({"": "finished"})
+board.show = show
+run_stages([Stage("one", tuple(sys.argv[2:]))], Path(sys.argv[1]), board, jobs=1)
+"""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_runs_the_stages(how, scoring, started, tmp_path):
@@ -142,6 +164,14 @@ def test_no_process_outlives_the_one_that_runs_the_stages(how, scoring, started,
     assert still_alive(members) == []
     assert status == (130 if how is signal.SIGINT else -how)
     assert not (tmp_path / "stages").exists()
+
+
+def test_a_stage_whose_progress_cannot_be_shown_ends_the_run(scoring, started, tmp_path):
+    command = (sys.executable, "-c", UNSHOWN, str(tmp_path), *scoring("print(4)"))
+    runner = started(*command, stderr=subprocess.PIPE)
+    _, errors = runner.communicate(timeout=patience(20))
+    assert runner.returncode == 1
+    assert "No space left on device" in errors
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

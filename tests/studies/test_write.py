@@ -1,5 +1,6 @@
 """What a finished study leaves in its folder, from toy folders of its stages."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -218,6 +219,20 @@ def test_a_study_written_twice_is_the_same(finished, tmp_path):
     first = read_json(tmp_path / "out" / RESULTS)
     write_study(recipe, seeded_models(recipe))
     assert read_json(tmp_path / "out" / RESULTS) == first
+
+
+def test_what_another_setting_has_left_is_gone(finished, tmp_path):
+    recipe = finished([1, 2, 3], front={"rivals": ["same"], "ks": [8]})
+    out = tmp_path / "out"
+    write_study(recipe, seeded_models(recipe))
+    before = files_below(out)
+    for name in ("max_at_k_by_confidence.md", "own.md"):
+        (out / "tables" / name).write_text("| a table |\n")
+    plain = dataclasses.replace(recipe, front=None, pairs=[])
+    write_study(plain, seeded_models(plain))
+    gone = {f"tables/{n}.{s}" for n in ("front", "beyond", "pairs") for s in ("md", "csv", "tex")}
+    gone |= {"figures/front.svg", "figures/front.pdf"}
+    assert files_below(out) == (before - gone) | {"tables/own.md"}
 
 
 def test_a_missing_evaluation_is_named_and_nothing_is_written(finished, tmp_path):

@@ -17,8 +17,8 @@ class CommandRow:
     """One command, which `maxatk.cli.<name>` has.
 
     `needs` are the extras that it needs in any case, where one of them brings what is missing.
-    `resumes` says so after Ctrl-C; the interrupt of `train` says how itself. `inner` are the
-    commands of a command that has some, each with its flags.
+    `resumes` says so after Ctrl-C; the interrupts of `train` and of `problems prepare` say it
+    themselves. `inner` are the commands of a command that has some, each with its flags.
     """
 
     summary: str
@@ -96,7 +96,6 @@ COMMANDS: dict[str, CommandRow] = {
     ),
     "problems": CommandRow(
         "list, show, prepare, check, select and export the problems of benchmarks",
-        resumes=True,
         inner={
             "list": FlagKinds(),
             "show": FlagKinds(),

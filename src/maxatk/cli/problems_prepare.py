@@ -67,11 +67,14 @@ def command(
         settings.check()
     counters = {name: _token_counter(settings) for name, settings in sets.items()}
     manifests = {}
-    for name, settings in sets.items():
-        with progress_of(name, progress) as report:
-            manifests[name] = prepare(
-                settings, targets[name], count_tokens=counters[name], progress=report
-            )
+    try:
+        for name, settings in sets.items():
+            with progress_of(name, progress) as report:
+                manifests[name] = prepare(
+                    settings, targets[name], count_tokens=counters[name], progress=report
+                )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command resumes") from None
     if progress != "json":
         emit(_prepared(manifests), format)
     for name, manifest in manifests.items():
@@ -110,6 +113,11 @@ def _sets(
 def _put_column(settings: dict[str, Any], field: str, column: str) -> None:
     """Put the column of a field into the options: its name as it is, and no YAML."""
     where = f"--map {field}={column}"
+    if field.partition(".")[0] in {setting.name for setting in dataclasses.fields(PrepareSettings)}:
+        raise InvalidValueError(
+            f"{where}: {field!r} is a setting, and what stands behind --map belongs to it; give "
+            "settings before --map"
+        )
     options = settings.get("options")
     if isinstance(options, Mapping) and field in options:
         raise InvalidValueError(f"{where}: options.{field} is given too, as {options[field]!r}")

@@ -2,8 +2,9 @@
 
 A stage is named by a digest of all that decides what it makes: how the model came about that it
 starts from, its own settings, and the content of the files that these name: problems, functions,
-chat templates and samples to distil, but no folder, and not where programs run. Models whose chains
-begin alike share these stages, and other settings never find a stage that is not theirs.
+chat templates, samples to distil and the adapter of an evaluation, but no other folder, and not
+where programs run. Models whose chains begin alike share these stages, and other settings never
+find a stage that is not theirs.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class Chain:
         problems = self._built_in(_TEST_FILE)
         digest = None if problems else self.digest_of(recipe["problems"])
         settings = [self.origin, without_places(recipe), digest]
+        if recipe["adapter"] is not None:  # one that the study has not trained
+            settings.append(fingerprint(recipe["adapter"]))
         inputs = {**recipe, **problems}
         if self.adapter is not None:
             inputs["adapter"] = self.adapter

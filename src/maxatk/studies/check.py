@@ -9,14 +9,16 @@ import gc
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, StageError
 from maxatk.evaluation.problem_groups import check_by
+from maxatk.exchange import parse_mapping
 from maxatk.models import refuse_missing_model
-from maxatk.problems import BENCHMARKS, load_problems
+from maxatk.problems import BENCHMARKS, load_problems, read_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_reward
 from maxatk.settings import from_mapping, located
@@ -54,9 +56,10 @@ def check_files(
         for model in set(outside_models(study).values()):
             refuse_missing_model(model)
         recipes = [recipe for seeded in models for recipe in seeded.recipes.values()]
-        for problems in {recipe["problems"] for recipe in recipes}:
+        sources = {(recipe["problems"], tuple(recipe.get("map", ()))) for recipe in recipes}
+        for problems, items in sources:
             if problems not in BENCHMARKS:
-                load_problems(problems, limit=1)
+                read_problems(problems, limit=1, mapping=parse_mapping(items))
 
 
 def trainings_of(study: StudyRecipe, models: Sequence[SeededModel]) -> dict[str, Any]:
@@ -226,25 +229,26 @@ def _problems(problems: str) -> list[Problem] | None:
 
 def _ask(question: Mapping[str, Any]) -> str | None:
     """Return what `refusal_of` says in a process that does not outlive this one, nor fill it."""
+    # To a file: a process that code of the user has started and left would keep a pipe open.
     with (
+        tempfile.TemporaryFile() as output,
         contextlib.suppress(BrokenPipeError),
         subprocess.Popen(
             [sys.executable, "-m", "maxatk.studies.check"],
             stdin=subprocess.PIPE,  # open to the end: its closing tells the child we are gone
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            errors="replace",
             start_new_session=True,
         ) as process,
     ):
         assert process.stdin is not None
-        assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # what it printed says why it died
             process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
-        printed = process.stdout.read()
-        process.kill()
+        process.wait()
+        output.seek(0)
+        printed = output.read().decode("utf-8", "replace")
     # Libraries print what they like before the answer, and behind it.
     start = printed.rfind('{"refusal": ')
     if start < 0:

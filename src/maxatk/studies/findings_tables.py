@@ -26,6 +26,8 @@ _TESTS = {
     "leaders": "best − second best",
     "pairs": "first − second",
 }
+_NOT_ALWAYS = ("crossed", *_TESTS, "front", "beyond")  # tables that a study may lack
+_BY_SCORE = "max_at_k_by_"  # the start of the name of a table that it may lack too
 
 
 def study_tables(study: Study) -> dict[str, Table]:
@@ -56,8 +58,17 @@ def study_tables(study: Study) -> dict[str, Table]:
 
 
 def write_tables(study: Study, folder: Path) -> None:
-    """Write every table of a study as Markdown, CSV and LaTeX."""
-    for name, table in study_tables(study).items():
+    """Write every table of a study as Markdown, CSV and LaTeX.
+
+    Those that the study has no more, since it was written with other settings, are removed.
+    """
+    tables_now = study_tables(study)
+    by_scores = [path.stem for path in folder.glob(f"{_BY_SCORE}*.md")]
+    for name in (*_NOT_ALWAYS, *by_scores):
+        if name not in tables_now:
+            for suffix in _SUFFIXES.values():
+                (folder / f"{name}.{suffix}").unlink(missing_ok=True)
+    for name, table in tables_now.items():
         for table_format, suffix in _SUFFIXES.items():
             text = format_table(table, table_format)
             write_text(folder / f"{name}.{suffix}", text)

@@ -117,6 +117,8 @@ class StudyRecipe:
         in_range = all(0 <= seed < _SEEDS_BELOW for seed in self.seeds)
         allowed = f"different whole numbers from 0, below {_SEEDS_BELOW}"
         require(different and in_range, "seeds", allowed, self.seeds)
+        if self.mini is not None and self.mini.seed != MiniSettings.seed:
+            raise InvalidValueError("mini.seed: is that of 'seeds'; leave it out")
         _check_ks("ks", self.ks, least=1)
 
     def _check_folders(self) -> None:
@@ -269,6 +271,9 @@ class StudyRecipe:
         filled_in = _FILLED_IN if self.mini is None else _FILLED_IN_WITH_PROBLEMS
         _refuse_filled_in(section, filled_in, where)
         _refuse_filled_in(distill, _FILLED_IN_WITH_PROBLEMS, f"{where}.distill")
+        samples = distill.get("eval", {})
+        require(isinstance(samples, Mapping), f"{where}.distill.eval", "a mapping", samples)
+        _refuse_filled_in(samples, (), f"{where}.distill.eval")
 
 
 def _check_ks(field: str, ks: Sequence[int], *, least: int) -> None:

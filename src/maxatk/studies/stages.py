@@ -142,7 +142,7 @@ class _Running:
     def __init__(self, folder: Path, board: Board) -> None:
         self._folder = folder
         self._board = board
-        self._ended: queue.Queue[tuple[Stage, int, float]] = queue.Queue()
+        self._ended: queue.Queue[tuple[Stage, int, float] | Exception] = queue.Queue()
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
     def __enter__(self) -> _Running:
@@ -177,14 +177,31 @@ class _Running:
 
     def _follow(self, stage: Stage, process: subprocess.Popen[str]) -> None:
         started = time.monotonic()
+        reader = threading.Thread(target=self._show, args=(stage, process), daemon=True)
+        reader.start()
+        status = process.wait()
+        seconds = time.monotonic() - started
+        # A process that the stage has started and left, such as a server, may keep its output open.
+        reader.join(timeout=_GRACE_S)
+        self._ended.put((stage, status, seconds))
+
+    def _show(self, stage: Stage, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for done, total in _reports(process.stdout):
-            self._board(done, total, stage.name)
-        self._ended.put((stage, process.wait(), time.monotonic() - started))
+        try:
+            for done, total in _reports(process.stdout):
+                self._board(done, total, stage.name)
+        except Exception as error:  # of a closed pipe or a full disk that the board writes to
+            self._ended.put(error)  # else the stage would never be heard of again
 
     def wait(self) -> _Ended:
-        """Wait for the next stage that ends, and mark it as finished if it did not fail."""
-        stage, status, taken = self._ended.get()
+        """Wait for the next stage that ends, and mark it as finished if it did not fail.
+
+        Raises what the board has raised in the meantime.
+        """
+        ended = self._ended.get()
+        if isinstance(ended, Exception):
+            raise ended
+        stage, status, taken = ended
         del self.processes[stage.name]
         if status != 0:
             return _Ended(stage.name, taken, failure=self._failure_of(stage, status))

@@ -41,8 +41,11 @@ def write_study(recipe: StudyRecipe, seeded_models: Sequence[SeededModel]) -> St
     for suffix in ("svg", "pdf"):
         figure1(shown, out / "figures" / f"metric.{suffix}")
         entropy_figure(shown, out / "figures" / f"entropy.{suffix}")
+        drawn_front = out / "figures" / f"front.{suffix}"
         if front is not None:
-            front_figure(front, comparison, out / "figures" / f"front.{suffix}")
+            front_figure(front, comparison, drawn_front)
+        else:
+            drawn_front.unlink(missing_ok=True)  # of the same study with other settings
     has_several_seeds = len(recipe.seeds) > 1
     sentences = [] if has_several_seeds else demo_conclusion(recipe, comparison)
     write_report(

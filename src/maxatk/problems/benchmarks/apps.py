@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from maxatk.bounded import BrokenJSONError, json_value
-from maxatk.check import require
+from maxatk.check import one_of, require
 from maxatk.problems.benchmarks import base, columns
 from maxatk.records import Problem, TestCase
+
+_DIFFICULTIES = ("introductory", "interview", "competition")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +23,10 @@ class Options(base.RowOptions):
     """`difficulty` keeps introductory, interview or competition rows (None: all)."""
 
     difficulty: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.difficulty is not None:
+            one_of("difficulty", self.difficulty, _DIFFICULTIES)
 
 
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:

@@ -19,6 +19,7 @@ _FORMS = (
     'a list of {"input": "2", "output": "4"} (--map input=NAME output=NAME for other names), of '
     '{"call": "f(2)", "output": "4"}, or of texts such as "assert f(2) == 4"'
 )
+_EMPTY: tuple[Any, ...] = (None, "", [])  # values of a column that say that a row has none
 _ID = "id"  # the column that names a row where no other is said to
 # How the tests of APPS, TACO, LiveCodeBench and what was made of them say that an input is the
 # arguments of a function: by its name, or by a kind of test.
@@ -64,7 +65,9 @@ def convert(row: base.Row, options: Options) -> base.Converted:
     if not isinstance(solution, str):
         solution = None
     declared = _declared_tests(row, options)
-    tests = _tests(declared, row, options, solution)
+    # In a table of both kinds a row with an answer has an empty list for its tests.
+    is_answered = not declared and value_at(row, options.answer) not in (MISSING, *_EMPTY)
+    tests = _Tests() if is_answered else _tests(declared, row, options, solution)
     if tests.unusable:
         return base.LeftOut(name, tests.unusable)
     answer = _answer(row, options, is_needed=not tests.tests)
@@ -95,7 +98,7 @@ def _answer(row: base.Row, options: Options, *, is_needed: bool) -> str | None:
     value = _needed(row, options.answer) if is_needed else value_at(row, options.answer)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    if value is MISSING or _is_nan(value) or value in (None, "", []):
+    if value is MISSING or _is_nan(value) or value in _EMPTY:
         return None
     if isinstance(value, (list, Mapping)):
         raise DataError(
