@@ -152,25 +152,34 @@ def test_what_is_said_of_the_base_with_256_samples_is_what_its_file_has(fill):
     assert f"where the CPUs have {means[0]}, {means[1]} and {means[2]}" in page
 
 
-def test_what_is_said_of_the_best_of_128_is_what_its_seed_says(fill):
-    page = in_one_line("docs/smollm2.md")
-    base = read_results(fill.DOCS / "smollm2_base" / "base.json")
-    evaluations = fill.with_base(fill.load_evaluations(["smollm2_128"]), base)
-    assert {model: list(by_seed) for model, by_seed in evaluations.items()} == {
-        model: [6] for model in ("base", "grpo", "bon_loo1")
+SEEDS_OF_128 = (6, 7)
+
+
+def evaluations_of_128(fill, seed):
+    """Return the evaluations of one seed with 128 samples, and the base on the same problems."""
+    trained = {
+        model: {seed: by_seed[seed]}
+        for model, by_seed in fill.load_evaluations(["smollm2_128"]).items()
     }
-    for model in ("grpo", "bon_loo1"):
-        assert set(columns_of(fill, "smollm2_128", model, 6)["samples"]) == {128}
-    table = fill.table_of_seeds(evaluations)
-    of_grpo, of_bon, lead = [
-        row_of(table, name)[-1] for name in ("grpo − base", "bon_loo1 − base", "bon_loo1 − grpo")
-    ]
+    return fill.with_base(trained, read_results(fill.DOCS / "smollm2_base" / "base.json"))
+
+
+def test_what_is_said_of_the_best_of_128_is_what_its_seeds_say(fill):
+    page = in_one_line("docs/smollm2.md")
+    rows = {}
+    for seed in SEEDS_OF_128:
+        table = fill.table_of_seeds(evaluations_of_128(fill, seed))
+        pairs = ("grpo − base", "bon_loo1 − base", "bon_loo1 − grpo")
+        rows[seed] = [row_of(table, pair)[-1] for pair in pairs]
+        for model in ("grpo", "bon_loo1"):
+            assert set(columns_of(fill, "smollm2_128", model, seed)["samples"]) == {128}
+    of_grpo, of_bon, lead = rows[6]
     assert f"GRPO has {plain(of_grpo)} more at 128 than the base" in page
     assert f"and `bon_loo1` {plain(of_bon)} more, both" in page
     assert f"`bon_loo1` has {less(lead)} less (p" in page
     values = {
         model: np.array(by_seed[6].per_problem.values["max@k"][128])[:, None]
-        for model, by_seed in evaluations.items()
+        for model, by_seed in evaluations_of_128(fill, 6).items()
     }
     planned = [("grpo", "base"), ("bon_loo1", "base"), ("bon_loo1", "grpo")]
     p_values = [float(paired_difference(values[a], values[b]).p[0]) for a, b in planned]
@@ -178,37 +187,59 @@ def test_what_is_said_of_the_best_of_128_is_what_its_seed_says(fill):
     assert texts[0] == texts[1]
     assert f"both with p {texts[0]} after correction for the three tests" in page
     assert f"(p {texts[2]})" in page
+    of_grpo, of_bon, lead = [_shown(cell) for cell in rows[7]]
+    assert f"On the seventh GRPO has {of_grpo} than the base, `bon_loo1` {of_bon}" in page
+    assert f"and `bon_loo1` {lead} than GRPO" in page
 
 
-def test_what_is_said_of_the_sixth_seed_beside_the_five_is_what_they_say(fill):
+def _shown(cell):
+    """Return a difference as sentences write it, with its direction."""
+    if cell.text.startswith("−"):
+        return f"{less(cell)} less"
+    return f"{plain(cell)} more"
+
+
+def test_what_is_said_of_the_two_seeds_beside_the_five_is_what_they_say(fill):
     page = in_one_line("docs/smollm2.md")
-    lead = row_of(fill.table_of_seeds(fill.load_evaluations(["smollm2_128"])), "bon_loo1 − grpo")[3]
-    assert f"`bon_loo1` has {less(lead)} less there than GRPO" in page
-    means = max_at(fill, "smollm2_128", "grpo", 32, seeds=[6]).mean()
-    of_five = max_at(fill, RATES[0], "grpo", 32).mean(axis=1)
-    assert f"whose {means:.3f} is above its {of_five.min():.3f} to {of_five.max():.3f}" in page
-    differences = {}
+    at_32 = {}
+    for seed in SEEDS_OF_128:
+        row = row_of(fill.table_of_seeds(evaluations_of_128(fill, seed)), "bon_loo1 − grpo")
+        at_32[seed] = _shown(row[3])
+    assert f"`bon_loo1` has {at_32[6]} there than GRPO on the sixth and {at_32[7]} on the" in page
+    tests = {}
     for k in (1, 32):
         values = {
             model: np.concatenate(
                 [
                     max_at(fill, RATES[0], model, k),
-                    max_at(fill, "smollm2_128", model, k, seeds=[6]),
+                    max_at(fill, "smollm2_128", model, k, seeds=SEEDS_OF_128),
                 ]
             )
             for model in ("grpo", "bon_loo1")
         }
-        differences[k] = (values["bon_loo1"] - values["grpo"])[:, :, None]
-    at_32 = over_seeds_and_problems(differences[32])
+        differences = (values["bon_loo1"] - values["grpo"])[:, :, None]
+        assert len(differences) == 7
+        tests[k] = over_seeds_and_problems(differences)
     assert (
-        f"`bon_loo1` has {shown_test(at_32)} more at 32 (p {at_32.p[0]:.3f}) and "
-        f"{shown_test(over_seeds_and_problems(-differences[1]))} less at 1"
+        f"`bon_loo1` has {shown_test(tests[32])} more at 32 (p {tests[32].p[0]:.3f}) and "
+        f"{shown_test(tests[1], sign=-1)} less at 1"
     ) in page
+    assert f"Over all seven it is {shown_test(tests[32])}." in page
+    assert f"over all seven it is {shown_test(tests[32])}." in in_one_line("README.md")
+
+
+def test_what_is_said_of_the_variety_of_the_two_seeds_is_what_they_have(fill):
+    page = in_one_line("docs/smollm2.md")
     programs = {
-        model: np.mean(columns_of(fill, "smollm2_128", model, 6)["programs"])
+        (seed, model): np.mean(columns_of(fill, "smollm2_128", model, seed)["programs"])
+        for seed in SEEDS_OF_128
         for model in ("grpo", "bon_loo1")
     }
-    assert f"{programs['grpo']:.1f} are different, and {programs['bon_loo1']:.1f} of those" in page
+    assert (
+        f"{programs[6, 'grpo']:.1f} of the 128 programs of a problem differ on the sixth seed and "
+        f"{programs[7, 'grpo']:.1f} on the seventh, with `bon_loo1` {programs[6, 'bon_loo1']:.1f} "
+        f"and {programs[7, 'bon_loo1']:.1f}."
+    ) in page
 
 
 def test_what_is_said_of_the_base_at_other_temperatures_is_what_its_files_have(fill):
