@@ -223,10 +223,13 @@ def test_quotes_hold_quotes_and_ends_of_lines_and_empty_lines_are_no_rows(tmp_pa
     ]
 
 
-def test_a_value_of_a_table_may_be_as_long_as_a_line(tmp_path):
-    tests = "1 " * 100_000
+def test_a_value_of_a_table_may_be_long_and_not_without_end(tmp_path):
+    tests = "1 " * 1_000_000
     (tmp_path / "t.csv").write_text(f"id,tests\np,{tests}\n")
     assert [row["tests"] for _, row in csv_rows(tmp_path / "t.csv")] == [tests]
+    (tmp_path / "t.csv").write_text(f"id,tests\np,{tests * 2}\n")
+    with pytest.raises(DataError, match=r"t\.csv:2: .* more than 2,097,152 characters, or a quote"):
+        list(csv_rows(tmp_path / "t.csv"))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ class TextRow(dict[str, Any]):
     """A row of a table that has no types, as CSV has none: a number there is the text of one."""
 
 
+# Characters of a value of CSV: Python's 128 KiB are too few for the tests of a problem. A quote
+# that nothing closes takes all lines behind it, which would be read for minutes without a bound.
+_LONGEST_VALUE = 1 << 21
 _MOST_ROWS = 16  # of parquet decoded at a time; one row of CodeContests can hold 10 MB
 
 
@@ -55,8 +58,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
     first = next(lines, "")
     is_tsv = path.name.lower().endswith((".tsv", ".tsv.gz"))
     separator = "\t" if is_tsv else _separator(first)
-    # Tests of one problem may be megabytes, and that of all readers is 128 KiB.
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_VALUE))
     # Strict, since a quote that nothing closes would take the rows behind it into its own value.
     reader = csv.reader(_behind(first, lines), delimiter=separator, strict=True)
     records = _records(path, reader)
@@ -78,6 +80,11 @@ def _records(path: Path, reader: Any) -> Iterator[list[str]]:
         reason = str(error)
         if reason == "unexpected end of data":
             reason = "the row has a quote that nothing closes; a quote inside a value is two"
+        elif reason.startswith("field larger than field limit"):
+            reason = (
+                f"a value of more than {_LONGEST_VALUE:,} characters, or a quote that nothing "
+                "closes; JSONL and Parquet take longer ones"
+            )
         raise DataError(f"{path}:{begins}: not a CSV file ({reason})") from error
 
 
