@@ -119,6 +119,15 @@ def test_a_server_that_is_not_ready_yet_is_asked_for_its_models_again():
     assert "repetition_penalty" in server.requests[0][2]
 
 
+def test_a_server_that_never_lists_its_models_is_not_waited_for_long():
+    with serving(models=[{"id": "m"}], busy=1000) as server:
+        backend = backend_for(server, retries=30)
+        backend.prepare({"p": "a prompt"}, SETTINGS)
+        assert server.left_busy == 1000 - 1 - 5
+        (sample,) = draw(backend, [0])
+    assert sample.completion
+
+
 @pytest.mark.parametrize("chat", [False, True])
 def test_vllm_is_told_the_whole_distribution_and_gives_log_probabilities(chat):
     settings = dataclasses.replace(SETTINGS, temperature=1.0)

@@ -27,8 +27,10 @@ from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, s
 from maxatk.settings import HIDDEN, masked_url
 
 _AHEAD = 4  # batches that are asked for, or answered and not yet stored
-_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
+# A server that has no such route says 501.
+_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)} - {501})
 _LONGEST_WAIT_S = 60.0
+_MOST_LISTINGS = 5  # repetitions, of some 15 seconds: a server may do without the list for ever
 _MOST_DOUBLINGS = 1000  # of a wait: a float has no 2^1024, which many retries would come to
 _EXCERPT = 300  # characters of a server's answer in an error message
 _MOST_BYTES = 64 << 20  # of an answer, once unpacked
@@ -113,7 +115,7 @@ class OpenAIBackend(Backend):
         By its models alone vLLM's server is known, which is told of the whole distribution.
         """
         answer = await self._answer(client, "GET", url, None)
-        for attempt in range(self.server.retries):
+        for attempt in range(min(self.server.retries, _MOST_LISTINGS)):
             if answer.status_code not in _MAY_PASS:
                 break
             await asyncio.sleep(self._pause(attempt, answer.headers["Retry-After"]))
