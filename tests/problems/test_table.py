@@ -229,6 +229,12 @@ def test_a_row_of_a_table_of_both_kinds_may_have_an_answer_and_empty_tests(tmp_p
         read(tmp_path, {**row, "answer": None}, tests="cases")
 
 
+@pytest.mark.parametrize("answer", [None, "", [], math.nan])
+def test_a_row_with_empty_tests_and_no_answer_is_refused(tmp_path, answer):
+    with pytest.raises(DataError, match="tests: must be a list of"):
+        read(tmp_path, {"prompt": "1 + 1 =", "tests": [], "answer": answer})
+
+
 def test_a_number_that_is_missing_is_no_field(tmp_path):
     (problem,) = read(tmp_path, {"prompt": "x", "answer": "4", "level": math.nan, "year": 1999.0})
     assert problem.meta == {"year": 1999.0}

@@ -148,6 +148,18 @@ def group_of(completions, logps, *, group_id, parts=1):
     )
 
 
+def trainer_on(rows, folder, config, cls=MaxAtKAsyncTrainer):
+    """A trainer whose worker has sampled these rows, by the policy of a folder."""
+    return cls(
+        model=folder,
+        reward_funcs=rewards_of_ids,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": []}]),
+        rollout_worker=Prepared(rows),
+        weight_transfer=NoTransfer(),
+    )
+
+
 def older(folder, noise):
     """The policy of the server, which is not that of the trainer."""
     model = AutoModelForCausalLM.from_pretrained(folder)
@@ -214,14 +226,7 @@ def expected_gradient(folder, tmp_path, *, form, length, n=3, parts=1, method=No
             completions, sampled[list(group)].tolist(), group_id=number, parts=parts
         )
         rows += asyncio.run(loop._score_group(rollouts))
-    trainer = Weighed(
-        model=folder,
-        reward_funcs=rewards_of_ids,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": []}]),
-        rollout_worker=Prepared(rows),
-        weight_transfer=NoTransfer(),
-    )
+    trainer = trainer_on(rows, folder, config, cls=Weighed)
     # TRL's mean over tokens, and over the groups, is undone.
     share = sampled.double().sum(1).exp()[torch.tensor(groups)].prod(1)
     trainer.weights = share * len(groups) * length
@@ -250,14 +255,7 @@ def test_a_gradient_of_nan_moves_no_weight(tiny, tmp_path):
     config = settings(tmp_path, method="bon_loo1", learning_rate=0.1)
     completions = [(2, 1), (0, 3), (1, 1)]
     group = group_of(completions, [[-1.0, -1.0]] * 3, group_id=0)
-    trainer = MaxAtKAsyncTrainer(
-        model=tiny,
-        reward_funcs=rewards_of_ids,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": []}]),
-        rollout_worker=Prepared(asyncio.run(a_loop(tiny, config)._score_group(group))),
-        weight_transfer=NoTransfer(),
-    )
+    trainer = trainer_on(asyncio.run(a_loop(tiny, config)._score_group(group)), tiny, config)
     before = copied(trainer.model)
     break_gradients(trainer.model, math.nan)
     with pytest.warns(UserWarning, match="the gradient of step 1 is NaN"):
@@ -288,14 +286,7 @@ def test_conversations_of_more_rows_count_no_more_in_the_log(tiny, tmp_path):
         group = group_of(completions_of_group, [[-1.0] * 2] * 2, group_id=parts, parts=parts)
         rows += asyncio.run(loop._score_group(group))
     assert len(rows) == 2 + 4
-    trainer = MaxAtKAsyncTrainer(
-        model=tiny,
-        reward_funcs=rewards_of_ids,
-        args=config,
-        train_dataset=Dataset.from_list([{"prompt": []}]),
-        rollout_worker=Prepared(rows),
-        weight_transfer=NoTransfer(),
-    )
+    trainer = trainer_on(rows, tiny, config)
     trainer.train()
     (logged,) = [row["max@2"] for row in trainer.state.log_history if "max@2" in row]
     best = [max(map(reward_of, completions_of_group)) for completions_of_group in completions]
@@ -407,14 +398,7 @@ def test_a_training_killed_behind_its_last_step_takes_no_further_one(tiny, tmp_p
     def run(resume):
         rollouts = group_of(sequences(1)[:3], [[-1.0]] * 3, group_id=0)
         rows = asyncio.run(a_loop(tiny, config)._score_group(rollouts))
-        trainer = MaxAtKAsyncTrainer(
-            model=tiny,
-            reward_funcs=rewards_of_ids,
-            args=config,
-            train_dataset=Dataset.from_list([{"prompt": []}]),
-            rollout_worker=Prepared(rows),
-            weight_transfer=NoTransfer(),
-        )
+        trainer = trainer_on(rows, tiny, config)
         trainer.train(resume_from_checkpoint=resume)
         return trainer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from maxatk.cli.merged_flags import ASSIGNMENT, METRIC, NUMBER, TEXT, WHOLE, FlagKinds
 
@@ -17,8 +17,8 @@ class CommandRow:
     """One command, which `maxatk.cli.<name>` has.
 
     `needs` are the extras that it needs in any case, where one of them brings what is missing.
-    `resumes` says so after Ctrl-C; the interrupts of `train` and of `problems prepare` say it
-    themselves. `inner` are the commands of a command that has some, each with its flags.
+    `resumes` says so after Ctrl-C; the interrupt of `train` says how itself. `inner` are the
+    commands of a command that has some, each with its flags, and `resuming` those that resume.
     """
 
     summary: str
@@ -26,6 +26,11 @@ class CommandRow:
     resumes: bool = False
     flags: FlagKinds = dataclasses.field(default_factory=FlagKinds)
     inner: Mapping[str, FlagKinds] = dataclasses.field(default_factory=dict)
+    resuming: tuple[str, ...] = ()
+
+    def resumes_with(self, arguments: Sequence[str]) -> bool:
+        """Return whether the command with these arguments goes on where Ctrl-C has ended it."""
+        return self.resumes or (bool(arguments) and arguments[0] in self.resuming)
 
 
 COMMANDS: dict[str, CommandRow] = {
@@ -104,6 +109,7 @@ COMMANDS: dict[str, CommandRow] = {
             "select": FlagKinds(lists={"map": ASSIGNMENT}),
             "export": FlagKinds(),
         },
+        resuming=("prepare",),
     ),
     "recipes": CommandRow(
         "list and show the recipes of the package",

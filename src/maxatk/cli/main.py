@@ -86,8 +86,9 @@ def _run(arguments: list[str]) -> int:
             raise
         return _fail(f"{name} needs the package {error.name!r}: {_remedy(row, error.name)}")
     except KeyboardInterrupt as interrupt:
-        kept = str(interrupt) or ("the same command resumes" if row.resumes else "")
-        _fail(f"interrupted; {kept}" if kept else "interrupted")
+        does_resume = row.resumes_with(flags)
+        remedy = str(interrupt) or ("the same command resumes" if does_resume else "")
+        _fail(f"interrupted; {remedy}" if remedy else "interrupted")
         return _INTERRUPTED
     return 0
 

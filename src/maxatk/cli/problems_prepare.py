@@ -67,14 +67,11 @@ def command(
         settings.check()
     counters = {name: _token_counter(settings) for name, settings in sets.items()}
     manifests = {}
-    try:
-        for name, settings in sets.items():
-            with progress_of(name, progress) as report:
-                manifests[name] = prepare(
-                    settings, targets[name], count_tokens=counters[name], progress=report
-                )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command resumes") from None
+    for name, settings in sets.items():
+        with progress_of(name, progress) as report:
+            manifests[name] = prepare(
+                settings, targets[name], count_tokens=counters[name], progress=report
+            )
     if progress != "json":
         emit(_prepared(manifests), format)
     for name, manifest in manifests.items():

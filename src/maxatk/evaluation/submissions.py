@@ -181,11 +181,9 @@ def answer_of(completion: str) -> str:
     A number has no commas between its thousands. Boxes of one answer, as in "3 and 5", are joined.
     """
     boxes = last_box(completion)
-    numbers = _NUMBER.findall(with_leading_zeros(completion))
     if boxes.content is not None:
         answer = ", ".join(boxes.joined)
-    elif numbers:
-        answer = numbers[-1]
     else:
-        answer = completion.strip()
+        numbers = _NUMBER.findall(with_leading_zeros(completion))
+        answer = numbers[-1] if numbers else completion.strip()
     return answer.replace(",", "") if _NUMBER.fullmatch(answer) else answer

@@ -19,7 +19,6 @@ _FORMS = (
     'a list of {"input": "2", "output": "4"} (--map input=NAME output=NAME for other names), of '
     '{"call": "f(2)", "output": "4"}, or of texts such as "assert f(2) == 4"'
 )
-_EMPTY: tuple[Any, ...] = (None, "", [])  # values of a column that say that a row has none
 _ID = "id"  # the column that names a row where no other is said to
 # How the tests of APPS, TACO, LiveCodeBench and what was made of them say that an input is the
 # arguments of a function: by its name, or by a kind of test.
@@ -66,8 +65,8 @@ def convert(row: base.Row, options: Options) -> base.Converted:
         solution = None
     declared = _declared_tests(row, options)
     # In a table of both kinds a row with an answer has an empty list for its tests.
-    is_answered = not declared and value_at(row, options.answer) not in (MISSING, *_EMPTY)
-    tests = _Tests() if is_answered else _tests(declared, row, options, solution)
+    is_question = not declared and not _is_absent(value_at(row, options.answer))
+    tests = _Tests() if is_question else _tests(declared, row, options, solution)
     if tests.unusable:
         return base.LeftOut(name, tests.unusable)
     answer = _answer(row, options, is_needed=not tests.tests)
@@ -98,7 +97,7 @@ def _answer(row: base.Row, options: Options, *, is_needed: bool) -> str | None:
     value = _needed(row, options.answer) if is_needed else value_at(row, options.answer)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    if value is MISSING or _is_nan(value) or value in _EMPTY:
+    if _is_absent(value):
         return None
     if isinstance(value, (list, Mapping)):
         raise DataError(
@@ -106,6 +105,11 @@ def _answer(row: base.Row, options: Options, *, is_needed: bool) -> str | None:
             f"--map answer={options.answer}.PLACE takes one of its values"
         )
     return str(value)
+
+
+def _is_absent(value: Any) -> bool:
+    """Say whether a value is what a column has for a row that has none."""
+    return value is MISSING or _is_nan(value) or value in (None, "", [])
 
 
 def _is_nan(value: Any) -> bool:
