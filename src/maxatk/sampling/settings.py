@@ -119,8 +119,8 @@ class ServerSettings:
         url: The base of its API, such as http://localhost:8000/v1.
         chat: A prompt goes to /chat/completions as a user turn; else to /completions as it is.
         concurrency: The most requests under way at a time, each for one sample.
-        retries: How often a request that may succeed later is repeated (after 429, 5xx, a time-out
-            or a lost connection).
+        retries: How often a request that may succeed later is repeated (after 429, 5xx but 501, a
+            time-out or a lost connection).
         timeout_s: Seconds that one request may take.
         backoff_s: Seconds before the first repetition; then twice as long each time, up to a
             minute.
